@@ -1,0 +1,25 @@
+//! Taskwheel's types and pure decisions.
+//!
+//! Nothing in this crate does I/O or looks at a clock: time comes in as an argument and what shall happen comes back as
+//! a value. The store carries the decisions out, in one transaction each; tests drive them by the million.
+//!
+//! Start with [`life`]: it holds the one function that decides every transition of a task.
+
+pub mod field;
+pub mod ids;
+pub mod life;
+pub mod limits;
+pub mod policy;
+pub mod route;
+pub mod status;
+pub mod submit;
+pub mod time;
+
+pub use field::FieldError;
+pub use ids::{DatabaseNumber, ExecId, TaskId};
+pub use life::{Event, Execution, Hold, Life, Liveness, Outcome, Refusal, State, Step, decide};
+pub use policy::{RetryPolicy, Rules, TypeSettings};
+pub use route::Slot;
+pub use status::Status;
+pub use submit::NewTask;
+pub use time::Time;
