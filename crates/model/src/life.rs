@@ -491,11 +491,7 @@ fn expired(life: &Life, now: Time) -> bool {
 
 /// The end of a task whose attempts are used up.
 fn give_up(life: Life, rules: &Rules, reason: Option<&'static str>) -> Step {
-    if rules.need_manual {
-        Step { reason, ..step(Life { state: State::Pending, ..life }) }
-    } else {
-        fail(life, reason)
-    }
+    if rules.need_manual { Step { reason, ..step(Life { state: State::Pending, ..life }) } } else { fail(life, reason) }
 }
 
 fn fail(life: Life, reason: Option<&'static str>) -> Step {

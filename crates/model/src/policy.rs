@@ -43,11 +43,8 @@ fn default_max_delay_ms() -> i64 {
 
 impl RetryPolicy {
     /// The policy where neither task nor type gives one: 10 s, doubled each time.
-    pub const BUILT_IN: RetryPolicy = RetryPolicy::Exponential {
-        delay_ms: 10_000,
-        multiplier: 2.0,
-        max_delay_ms: limits::RETRY_DELAY_MS_MAX,
-    };
+    pub const BUILT_IN: RetryPolicy =
+        RetryPolicy::Exponential { delay_ms: 10_000, multiplier: 2.0, max_delay_ms: limits::RETRY_DELAY_MS_MAX };
 
     /// The pause after the `errors`-th error, counted from 1, in milliseconds.
     #[must_use]
@@ -176,9 +173,8 @@ impl Rules {
         timeout_ms: Option<i64>,
         settings: Option<&TypeSettings>,
     ) -> Rules {
-        let retry = retry
-            .or_else(|| settings.and_then(|settings| settings.retry.clone()))
-            .unwrap_or(RetryPolicy::BUILT_IN);
+        let retry =
+            retry.or_else(|| settings.and_then(|settings| settings.retry.clone())).unwrap_or(RetryPolicy::BUILT_IN);
         let max_attempts = match retry {
             RetryPolicy::None => 1,
             _ => max_attempts

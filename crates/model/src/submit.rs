@@ -57,11 +57,7 @@ impl NewTask {
 
     /// A task of the default tenant with nothing but its type.
     pub fn new(task_type: impl Into<String>) -> NewTask {
-        NewTask {
-            tenant: NewTask::TENANT_DEFAULT.to_owned(),
-            task_type: task_type.into(),
-            ..NewTask::default()
-        }
+        NewTask { tenant: NewTask::TENANT_DEFAULT.to_owned(), task_type: task_type.into(), ..NewTask::default() }
     }
 
     /// Checks every field, and reports all that are wrong.
@@ -78,9 +74,7 @@ impl NewTask {
             field::name("tenant", &self.tenant, limits::NAME_CHARS_MAX),
             field::task_type("type", &self.task_type),
             key("key", &self.key),
-            self.payload
-                .as_ref()
-                .map_or(Ok(()), |payload| field::json("payload", payload, limits::PAYLOAD_BYTES_MAX)),
+            self.payload.as_ref().map_or(Ok(()), |payload| field::json("payload", payload, limits::PAYLOAD_BYTES_MAX)),
             self.priority.map_or(Ok(()), priority),
             self.validate_run_at(),
             self.expire_at.map_or(Ok(()), |time| field::time("expire_at", time)),

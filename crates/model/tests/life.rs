@@ -241,10 +241,7 @@ fn people_are_told_what_a_status_does_not_allow() {
 
 #[test]
 fn retry_starts_a_new_round_and_clears_a_past_expiry() {
-    let failed = Life {
-        expire_at: Some(NOW),
-        ..after(&rules(), &[claim(1), report(1, Outcome::Failure)])
-    };
+    let failed = Life { expire_at: Some(NOW), ..after(&rules(), &[claim(1), report(1, Outcome::Failure)]) };
     let life = step(&failed, &Event::Retry).life;
     assert_eq!((life.round, life.attempts, life.error_count, life.expire_at), (2, 0, 0, None));
 }

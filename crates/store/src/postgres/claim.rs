@@ -1,0 +1,135 @@
+//! Claim on PostgreSQL.
+//!
+//! Each rank of each lane is an index range of its own, cut off at now. So neither future tasks of a high priority nor due
+//! tasks of other types are ever looked at. The planner reads the ranks in order and stops when there are enough;
+//! `FOR UPDATE SKIP LOCKED` makes two claims at once take different tasks.
+
+use super::fault;
+use crate::StoreError;
+use crate::session::{Attempted, Pick, Picked, Start, Starter};
+use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
+use std::sync::LazyLock;
+use taskwheel_model::{ExecId, TaskId, Time};
+
+/// `$1` now, `$2` most, `$3` lanes, `$4` whether only tasks without a category of their own, by lane, `$5` marks by lane and rank,
+/// `$6` categories, `$7` paused types, `$8` host, `$9` creator, `$10` tenant.
+const PICK: &str = "
+SELECT y.id, y.tenant, y.type, y.lane, y.rank, y.due, y.expire_at, y.round, y.attempts, y.error_count, y.checkpoint,
+       y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms
+FROM (
+  SELECT q.* FROM generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
+    SELECT x.* FROM (
+      SELECT z.* FROM unnest($3::text[], $4::boolean[]) WITH ORDINALITY AS n(lane, plain_only, place) CROSS JOIN LATERAL (
+        SELECT w.* FROM task_waiting w
+        WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $1
+          AND w.due >= ($5::bigint[])[(n.place - 1) * 9 + r.rank + 1]
+          AND (NOT n.plain_only OR w.category IS NULL) AND ($9::text IS NULL OR w.creator = $9) {tenant}
+        ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z
+      UNION ALL
+      SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
+        SELECT w.* FROM task_waiting w
+        WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
+          AND NOT w.lane = ANY($3) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
+        ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z) x
+    ORDER BY x.due, x.id LIMIT $2) q
+  LIMIT $2) y
+JOIN task t ON t.id = y.id";
+
+static PICK_ANY: LazyLock<String> = LazyLock::new(|| PICK.replace("{tenant}", "AND $10::text IS NULL"));
+static PICK_DEFAULT: LazyLock<String> = LazyLock::new(|| PICK.replace("{tenant}", "AND w.tenant = $10::text"));
+/// Repeats the predicate of the index over the tasks of all other tenants.
+static PICK_TENANT: LazyLock<String> =
+    LazyLock::new(|| PICK.replace("{tenant}", "AND w.tenant = $10::text AND w.tenant <> 'default'"));
+
+pub(super) async fn pick(connection: &mut PgConnection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
+    let sql: &'static str = match pick.tenant.as_deref() {
+        None => &PICK_ANY,
+        Some("default") => &PICK_DEFAULT,
+        Some(_) => &PICK_TENANT,
+    };
+    let rows = sqlx::query(sql)
+        .bind(now.0)
+        .bind(pick.max as i64)
+        .bind(pick.lanes.iter().map(|lane| lane.lane.as_str()).collect::<Vec<_>>())
+        .bind(pick.lanes.iter().map(|lane| lane.plain_only).collect::<Vec<_>>())
+        .bind(pick.lanes.iter().flat_map(|lane| lane.marks).collect::<Vec<_>>())
+        .bind(&pick.categories)
+        .bind(&pick.paused)
+        .bind(&pick.host)
+        .bind(&pick.creator)
+        .bind(&pick.tenant)
+        .fetch_all(connection)
+        .await
+        .map_err(fault)?;
+    rows.iter().map(|row| picked(row).map_err(fault)).collect()
+}
+
+fn picked(row: &PgRow) -> sqlx::Result<Picked> {
+    Ok(Picked {
+        id: TaskId(row.try_get(0)?),
+        tenant: row.try_get(1)?,
+        task_type: row.try_get(2)?,
+        lane: row.try_get(3)?,
+        rank: row.try_get(4)?,
+        due: Time(row.try_get(5)?),
+        expire_at: row.try_get::<Option<i64>, _>(6)?.map(Time),
+        round: row.try_get::<i32, _>(7)? as u32,
+        attempts: row.try_get::<i32, _>(8)? as u32,
+        error_count: row.try_get::<i32, _>(9)? as u32,
+        checkpoint: row.try_get(10)?,
+        category: row.try_get(11)?,
+        creator: row.try_get(12)?,
+        key: row.try_get(13)?,
+        payload: row.try_get(14)?,
+        retry: row.try_get(15)?,
+        max_attempts: row.try_get(16)?,
+        timeout_ms: row.try_get(17)?,
+    })
+}
+
+/// Moves picked tasks from those that wait to those that run. They are locked, so each must be there.
+const START: &str = "
+WITH gone AS (
+  DELETE FROM task_waiting w USING unnest($5::bigint[], $6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[])
+    AS n(id, exec_id, deadline, lease_until, check_at)
+  WHERE w.id = n.id
+  RETURNING w.*, n.exec_id, n.deadline, n.lease_until, n.check_at AS next_check_at)
+INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, error_info, checkpoint,
+                          progress, result, expire_at, category, creator, unique_key, affinity, exec_id, worker_id, host,
+                          started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
+SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
+       expire_at, category, creator, unique_key, affinity, exec_id, $1, $2, $3, deadline, $4, 0, lease_until,
+       next_check_at, $3
+FROM gone";
+
+pub(super) async fn start(
+    connection: &mut PgConnection,
+    starter: &Starter,
+    starts: &[Start],
+    now: Time,
+) -> Attempted<()> {
+    let started = sqlx::query(START)
+        .bind(&starter.worker_id)
+        .bind(&starter.host)
+        .bind(now.0)
+        .bind(starter.heartbeat_ms)
+        .bind(starts.iter().map(|start| start.id.0).collect::<Vec<_>>())
+        .bind(starts.iter().map(|start| start.exec_id.0).collect::<Vec<_>>())
+        .bind(starts.iter().map(|start| start.deadline.map(|time| time.0)).collect::<Vec<_>>())
+        .bind(starts.iter().map(|start| start.lease_until.map(|time| time.0)).collect::<Vec<_>>())
+        .bind(starts.iter().map(|start| start.check_at.0).collect::<Vec<_>>())
+        .execute(connection)
+        .await
+        .map_err(fault)?
+        .rows_affected();
+    if started != starts.len() as u64 {
+        return Err(StoreError::Database(format!("{} locked tasks were to start, {started} did", starts.len())).into());
+    }
+    Ok(())
+}
+
+/// Reads an execution id.
+pub(super) fn exec_id(row: &PgRow, column: &str) -> sqlx::Result<Option<ExecId>> {
+    Ok(row.try_get::<Option<uuid::Uuid>, _>(column)?.map(ExecId))
+}

@@ -1,0 +1,53 @@
+//! How the database stands.
+
+use super::fault;
+use crate::session::Attempted;
+use crate::verbs::{Inspection, WeakSetting};
+use sqlx::Row;
+use sqlx::postgres::PgConnection;
+
+/// Settings that must have one of these values for an acknowledged task to survive a crash of the machine.
+const DURABLE: &[(&str, &[&str])] = &[
+    ("fsync", &["on"]),
+    ("synchronous_commit", &["on", "remote_write", "remote_apply", "local"]),
+    ("full_page_writes", &["on"]),
+];
+
+/// Tasks that are in more than one place, or in none.
+const CONTRADICTIONS: &str = "
+SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
+     + (SELECT count(*) FROM task_waiting w JOIN task_history h ON h.id = w.id)
+     + (SELECT count(*) FROM task_running r JOIN task_history h ON h.id = r.id)
+     + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
+
+pub(super) async fn inspect(connection: &mut PgConnection) -> Attempted<Inspection> {
+    let version: String = scalar(connection, "SELECT 'PostgreSQL ' || current_setting('server_version')").await?;
+    let mut weak_settings = Vec::new();
+    for (name, values) in DURABLE {
+        let row =
+            sqlx::query("SELECT current_setting($1)").bind(name).fetch_one(&mut *connection).await.map_err(fault)?;
+        let value: String = row.try_get(0).map_err(fault)?;
+        if !values.contains(&value.as_str()) {
+            weak_settings.push(WeakSetting { name: (*name).into(), value, wanted: values[0].into() });
+        }
+    }
+    Ok(Inspection {
+        database: version,
+        schema_version: scalar(connection, "SELECT version FROM taskwheel_schema").await?,
+        weak_settings,
+    })
+}
+
+pub(super) async fn contradictions(connection: &mut PgConnection) -> Attempted<u64> {
+    let count: i64 = scalar(connection, CONTRADICTIONS).await?;
+    Ok(count.unsigned_abs())
+}
+
+async fn scalar<T>(connection: &mut PgConnection, sql: &'static str) -> Attempted<T>
+where
+    T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+{
+    sqlx::query(sql).fetch_one(connection).await.and_then(|row| row.try_get(0)).map_err(fault)
+}

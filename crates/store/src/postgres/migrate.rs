@@ -1,0 +1,66 @@
+//! Brings the schema up to date.
+//!
+//! Each migration is one transaction under one lock: twenty processes that start at once do it once, and one that is
+//! killed in the middle has done nothing.
+
+use super::fault;
+use crate::{Result, StoreError};
+use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Executor, Row};
+use taskwheel_model::DatabaseNumber;
+
+/// The migrations, oldest first: what they are called, their SQL, and the oldest schema version that a program must know
+/// to run on what they leave behind.
+const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001_tasks.sql"), 1)];
+
+/// Any number, as long as no other program locks it.
+const LOCK: i64 = 0x7461_736b_7768_6565;
+
+pub(super) async fn migrate(pool: &PgPool, number: DatabaseNumber) -> Result<()> {
+    let mut transaction = pool.begin().await.map_err(unavailable)?;
+    transaction.execute(AssertSqlSafe(format!("SELECT pg_advisory_xact_lock({LOCK})"))).await.map_err(unavailable)?;
+    transaction
+        .execute(
+            "CREATE TABLE IF NOT EXISTS taskwheel_schema (version integer NOT NULL, oldest_program integer NOT NULL,
+             database_number integer NOT NULL, only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row))",
+        )
+        .await
+        .map_err(unavailable)?;
+    let row = sqlx::query("SELECT version, oldest_program, database_number FROM taskwheel_schema")
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(unavailable)?;
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    let version = match row {
+        None => 0,
+        Some(row) => {
+            let (version, oldest, stored): (i32, i32, i32) = (row.get(0), row.get(1), row.get(2));
+            crate::verb::check_schema(known, version, oldest, stored, number)?;
+            version
+        }
+    };
+    for (sql, oldest_program) in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        transaction.execute(*sql).await.map_err(unavailable)?;
+        transaction
+            .execute(AssertSqlSafe(format!(
+                "INSERT INTO taskwheel_schema (version, oldest_program, database_number) VALUES (0, 0, {0})
+                 ON CONFLICT (only_row) DO NOTHING;
+                 UPDATE taskwheel_schema SET version = version + 1, oldest_program = {oldest_program}",
+                number.get()
+            )))
+            .await
+            .map_err(unavailable)?;
+    }
+    if version == 0 {
+        let first = number.first_id().0;
+        transaction
+            .execute(AssertSqlSafe(format!("ALTER TABLE task ALTER COLUMN id RESTART WITH {first}")))
+            .await
+            .map_err(unavailable)?;
+    }
+    transaction.commit().await.map_err(unavailable)
+}
+
+fn unavailable(error: sqlx::Error) -> StoreError {
+    super::final_error(fault(error))
+}

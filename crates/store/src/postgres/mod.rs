@@ -1,0 +1,198 @@
+//! The store on PostgreSQL.
+
+mod claim;
+mod finish;
+mod inspect;
+mod migrate;
+mod read;
+mod rows;
+mod session;
+mod submit;
+mod types;
+mod workers;
+
+use crate::options::{Clock, Dialect, Options};
+use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
+use crate::task::Submitted;
+use crate::verb::{SqlStore, Types, submit_on as submit_in};
+use crate::{Result, Store, StoreError};
+use async_trait::async_trait;
+use session::PgSession;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres, Row};
+use std::str::FromStr;
+use std::time::Duration;
+use taskwheel_model::{NewTask, Time};
+
+/// How often work is tried that met a deadlock or a lost connection.
+const TRIES_MAX: u32 = 5;
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections for lists and counts, apart from the work on tasks so that they cannot hold it up.
+const READ_CONNECTIONS_MAX: u32 = 4;
+
+/// Every statement of ours has an end. Connections for work on tasks keep to their indexes whatever the statistics of a
+/// table that fills and empties all day say, and plan each statement once.
+const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
+     SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s';
+     SET jit = off; SET plan_cache_mode = force_generic_plan;
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off";
+const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
+     SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
+
+/// Opens a store on PostgreSQL.
+pub async fn open(options: &Options) -> Result<impl Store> {
+    let connect = PgConnectOptions::from_str(&options.url)
+        .map_err(|error| StoreError::Configuration(format!("the PostgreSQL URL cannot be read: {error}")))?
+        .application_name("taskwheel");
+    let pool = |max: u32, settings: &'static str| {
+        PgPoolOptions::new()
+            .max_connections(max)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(move |connection, _| Box::pin(async move { connection.execute(settings).await.map(drop) }))
+            .connect_lazy_with(connect.clone())
+    };
+    let work = pool(options.connections_max.max(1), WORK_SETTINGS);
+    migrate::migrate(&work, options.number).await?;
+    let read = pool(READ_CONNECTIONS_MAX, READ_SETTINGS);
+    let database = PgDatabase { work, read, clock: options.clock.clone() };
+    Ok(SqlStore::new(database, Dialect::Postgres, options))
+}
+
+/// Submits tasks on your own open transaction: they exist if and when it commits.
+///
+/// Types that are configured with a priority are looked up in the same transaction. When a unique key is taken by
+/// another transaction at the same moment this fails, and so must yours, as with any unique constraint.
+pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Result<Vec<Submitted>> {
+    for (index, task) in tasks.iter().enumerate() {
+        task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
+    }
+    let work = async {
+        let now = read_clock(connection, "").await?;
+        let mut session = PgSession { connection, now };
+        let types = Types::new(session.types().await?);
+        submit_in(&mut session, tasks, &types).await
+    };
+    work.await.map_err(final_error)
+}
+
+struct PgDatabase {
+    work: PgPool,
+    read: PgPool,
+    clock: Clock,
+}
+
+#[async_trait]
+impl Database for PgDatabase {
+    async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        run_to_end(self.work.clone(), self.clock.clone(), repeat, work).await
+    }
+
+    async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        run_to_end(self.read.clone(), self.clock.clone(), Repeat::Harmless, work).await
+    }
+}
+
+/// Runs work in a task of its own: a caller that goes away cannot leave its transaction half done on a pooled connection.
+async fn run_to_end<T, F>(pool: PgPool, clock: Clock, repeat: Repeat, work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+{
+    let running = tokio::spawn(async move {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match attempt(&pool, &clock, repeat, &work).await {
+                Err(Fault::Again(reason)) if tries < TRIES_MAX => {
+                    tracing::debug!(reason, tries, "a transaction is tried again");
+                    tokio::time::sleep(Duration::from_millis(u64::from(5 * tries * tries))).await;
+                }
+                // Another task took the key between our look and our insert: the next look finds it.
+                Err(Fault::UniqueKey) if tries < TRIES_MAX => {}
+                other => return other.map_err(final_error),
+            }
+        }
+    });
+    running.await.map_err(|error| StoreError::Database(format!("work on the database ended early: {error}")))?
+}
+
+async fn attempt<T, F>(pool: &PgPool, clock: &Clock, repeat: Repeat, work: &F) -> Attempted<T>
+where
+    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
+{
+    let mut lease = Lease { connection: pool.acquire().await.map_err(fault)?, clean: false };
+    let now = read_clock(&mut lease.connection, "BEGIN; ").await?;
+    let now = clock.fixed().map_or(now, Time);
+    let mut session = PgSession { connection: &mut lease.connection, now };
+    let answer = work(&mut session).await;
+    let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = lease.connection.execute(end).await;
+    lease.clean = ended.is_ok();
+    match (answer, ended) {
+        (Ok(answer), Ok(_)) => Ok(answer),
+        (Ok(_), Err(error)) => Err(match (fault(error), repeat) {
+            (Fault::Again(reason), Repeat::Harmful) => Fault::Final(StoreError::OutcomeUnknown(reason)),
+            (fault, _) => fault,
+        }),
+        (Err(fault), _) => Err(fault),
+    }
+}
+
+/// A connection that goes back to the pool only when its transaction has ended, even if the work panics.
+struct Lease {
+    connection: PoolConnection<Postgres>,
+    clean: bool,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.clean {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+/// The database's time, in one round trip with what comes before it.
+async fn read_clock(connection: &mut PgConnection, before: &str) -> Attempted<Time> {
+    let text = format!("{before}SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint");
+    let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(connection).await.map_err(fault)?;
+    let row = rows.first().ok_or_else(|| StoreError::Database("the clock did not answer".into()))?;
+    Ok(Time(row.try_get(0).map_err(fault)?))
+}
+
+/// What an error of the driver means for the work.
+fn fault(error: sqlx::Error) -> Fault {
+    match &error {
+        sqlx::Error::Database(database) => match database.code().as_deref() {
+            Some("23505") if database.constraint() == Some("task_unique_key") => Fault::UniqueKey,
+            // Deadlock, serialization failure, lock time-out, too many connections, and the server going or coming.
+            Some("40001" | "40P01" | "55P03" | "53300" | "57P01" | "57P02" | "57P03") => {
+                Fault::Again(error.to_string())
+            }
+            _ => Fault::Final(StoreError::Database(error.to_string())),
+        },
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => Fault::Again(error.to_string()),
+        _ => Fault::Final(StoreError::Database(error.to_string())),
+    }
+}
+
+fn final_error(fault: Fault) -> StoreError {
+    match fault {
+        Fault::Again(reason) => StoreError::Unavailable(reason),
+        Fault::UniqueKey => StoreError::Unavailable("a unique key was taken by another transaction just now".into()),
+        Fault::Final(error) => error,
+    }
+}

@@ -1,0 +1,115 @@
+//! Workers, and the clocks of what they run.
+
+use super::fault;
+use crate::session::Attempted;
+use crate::worker::Worker;
+use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
+use taskwheel_model::{TaskId, Time};
+
+/// Waiting tasks that expire or were kept for a host, and executions one of whose clocks has run out.
+const CLOCKS: &str = "
+(SELECT id FROM task_running WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2)
+UNION ALL
+(SELECT id FROM task_waiting WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2) LIMIT $2";
+
+pub(super) async fn clocks_run_out(connection: &mut PgConnection, now: Time, max: usize) -> Attempted<Vec<TaskId>> {
+    let rows = sqlx::query(CLOCKS).bind(now.0).bind(max as i64).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+/// A heartbeat is written at most ten times per interval, so silence counts from a tenth of one later. A worker without a
+/// heartbeat is forgotten after a day; its leases look after themselves.
+const SILENT: &str = "
+SELECT worker_id FROM task_worker
+WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms / 10, 86400000) <= $1 FOR UPDATE SKIP LOCKED";
+
+pub(super) async fn silent(connection: &mut PgConnection, now: Time) -> Attempted<Vec<String>> {
+    let rows = sqlx::query(SILENT).bind(now.0).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
+}
+
+pub(super) async fn executions_of(
+    connection: &mut PgConnection,
+    worker_ids: &[String],
+    max: usize,
+) -> Attempted<Vec<TaskId>> {
+    let rows = sqlx::query("SELECT id FROM task_running WHERE worker_id = ANY($1) LIMIT $2")
+        .bind(worker_ids)
+        .bind(max as i64)
+        .fetch_all(connection)
+        .await
+        .map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+pub(super) async fn forget(connection: &mut PgConnection, worker_ids: &[String]) -> Attempted<()> {
+    sqlx::query("DELETE FROM task_worker WHERE worker_id = ANY($1)")
+        .bind(worker_ids)
+        .execute(connection)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}
+
+const REGISTER: &str = "
+INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
+  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at";
+
+pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> Attempted<()> {
+    sqlx::query(REGISTER)
+        .bind(&worker.worker_id)
+        .bind(&worker.host)
+        .bind(&worker.app)
+        .bind(json(&worker.types))
+        .bind(json(&worker.categories))
+        .bind(worker.heartbeat_ms)
+        .bind(worker.started_at.0)
+        .bind(worker.seen_at.0)
+        .execute(connection)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}
+
+pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
+    if worker_ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("UPDATE task_worker SET seen_at = $2 WHERE worker_id = ANY($1)")
+        .bind(worker_ids)
+        .bind(now.0)
+        .execute(connection)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}
+
+pub(super) async fn all(connection: &mut PgConnection) -> Attempted<Vec<Worker>> {
+    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at FROM task_worker ORDER BY worker_id";
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| worker(row).map_err(fault)).collect()
+}
+
+fn worker(row: &PgRow) -> sqlx::Result<Worker> {
+    Ok(Worker {
+        worker_id: row.try_get(0)?,
+        host: row.try_get(1)?,
+        app: row.try_get(2)?,
+        types: list(row.try_get(3)?),
+        categories: list(row.try_get(4)?),
+        heartbeat_ms: row.try_get(5)?,
+        started_at: Time(row.try_get(6)?),
+        seen_at: Time(row.try_get(7)?),
+    })
+}
+
+fn json(list: &[String]) -> String {
+    serde_json::to_string(list).expect("names are plain JSON")
+}
+
+fn list(json: &str) -> Vec<String> {
+    serde_json::from_str(json).unwrap_or_default()
+}

@@ -1,0 +1,227 @@
+//! What a database must be able to do for the verbs: statements inside one open transaction.
+//!
+//! The verbs are written once, in `verb/`, over this trait; a dialect supplies the statements and nothing else. Whoever
+//! implements it takes no decision: those come from the model, by way of the verbs.
+
+use crate::rows::{Change, Record};
+use crate::search::Statement;
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::worker::Worker;
+use crate::{Result, StoreError};
+use async_trait::async_trait;
+use std::future::Future;
+use std::pin::Pin;
+use taskwheel_model::{ExecId, NewTask, Outcome, Status, TaskId, Time, TypeSettings};
+
+/// Why a statement failed, by what can be done about it.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The transaction was rolled back or never began, and may go through if it is run again: deadlock, serialization
+    /// failure, lock time-out, lost connection.
+    Again(String),
+    /// A unique key is live already.
+    UniqueKey,
+    /// It will not go through.
+    Final(StoreError),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Fault {
+        Fault::Final(error)
+    }
+}
+
+pub(crate) type Attempted<T> = std::result::Result<T, Fault>;
+
+/// A piece of work inside a transaction.
+pub(crate) type Work<'s, T> = Pin<Box<dyn Future<Output = Attempted<T>> + Send + 's>>;
+
+/// A task to insert, with all that submit settles.
+#[derive(Clone, Debug)]
+pub(crate) struct Insert {
+    pub task: NewTask,
+    pub priority: u8,
+    pub run_at: Time,
+    pub slot: Option<u16>,
+    pub created_at: Time,
+}
+
+/// Where a claim looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
+    /// Only this tenant's tasks.
+    pub tenant: Option<String>,
+    /// Only this creator's tasks.
+    pub creator: Option<String>,
+    /// The lanes to look into, each with the due time below which, by rank, nothing is left.
+    pub lanes: Vec<PickLane>,
+    /// Tasks that name one of these categories themselves, of whatever type…
+    pub categories: Vec<String>,
+    /// …except these types, which are paused…
+    pub paused: Vec<String>,
+    /// …and except tasks kept for another host than this one.
+    pub host: String,
+    /// Most tasks.
+    pub max: usize,
+}
+
+/// One lane of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PickLane {
+    /// A type, or `type@host`.
+    pub lane: String,
+    /// Whether only tasks without a category of their own are wanted: the lane was asked for by its type's category.
+    pub plain_only: bool,
+    /// By rank: the scan starts here.
+    pub marks: [i64; 9],
+}
+
+/// A due task, locked for its claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Picked {
+    pub id: TaskId,
+    pub tenant: String,
+    pub task_type: String,
+    pub lane: String,
+    pub rank: i16,
+    pub due: Time,
+    pub expire_at: Option<Time>,
+    pub round: u32,
+    pub attempts: u32,
+    pub error_count: u32,
+    pub checkpoint: Option<String>,
+    pub key: Option<String>,
+    pub payload: Option<String>,
+    pub category: Option<String>,
+    pub creator: Option<String>,
+    pub retry: Option<String>,
+    pub max_attempts: Option<i32>,
+    pub timeout_ms: Option<i64>,
+}
+
+/// A task to hand out: what its claim writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub id: TaskId,
+    pub exec_id: ExecId,
+    pub deadline: Option<Time>,
+    pub lease_until: Option<Time>,
+    pub check_at: Time,
+}
+
+/// What all tasks of one claim have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Starter {
+    pub worker_id: String,
+    pub host: String,
+    pub heartbeat_ms: Option<i64>,
+}
+
+/// A successful execution: what its end writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub id: TaskId,
+    pub exec_id: ExecId,
+    pub tenant: Option<String>,
+    pub outcome: Outcome,
+    pub result: Option<String>,
+}
+
+/// All that a statement in an open transaction can do. The time is the database's, read when the transaction began.
+#[async_trait]
+pub(crate) trait Session: Send {
+    fn now(&self) -> Time;
+
+    /// Inserts tasks and answers their ids, in order.
+    async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>>;
+    /// The live tasks that have these unique keys (tenant, type, key), in order.
+    async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>>;
+
+    /// Locks due tasks for a claim, in the order of claims, skipping what others have locked.
+    async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>>;
+    /// Marks picked tasks as executing.
+    async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()>;
+    /// Moves tasks whose execution is still the one named to history as Success, or removes them where `keep` is false.
+    /// Answers those that were, each with its worker where that one promised a heartbeat.
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>>;
+
+    /// Loads and locks tasks, live or finished, in the order of their ids. Unknown ids are left out.
+    async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>>;
+    /// Writes decisions about loaded tasks.
+    async fn write(&mut self, changes: &[Change]) -> Attempted<()>;
+    /// How these executions ended, where they are in the log of attempts.
+    async fn logged(&mut self, executions: &[(TaskId, ExecId)]) -> Attempted<Vec<(TaskId, ExecId, Outcome)>>;
+
+    /// Tasks whose clocks must be looked at by now.
+    async fn clocks_run_out(&mut self, max: usize) -> Attempted<Vec<TaskId>>;
+    /// Workers with a heartbeat that have been silent for too long, locked.
+    async fn silent_workers(&mut self) -> Attempted<Vec<String>>;
+    /// Tasks that these workers are executing.
+    async fn executions_of(&mut self, worker_ids: &[String], max: usize) -> Attempted<Vec<TaskId>>;
+    /// Forgets workers.
+    async fn forget_workers(&mut self, worker_ids: &[String]) -> Attempted<()>;
+    /// Writes down who a worker is and that it called.
+    async fn register(&mut self, worker: &Worker) -> Attempted<()>;
+    /// Writes down that known workers called.
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()>;
+    /// All workers.
+    async fn workers(&mut self) -> Attempted<Vec<Worker>>;
+
+    /// The next due times in lanes of these types.
+    async fn upcoming(&mut self, types: &[String], until: Time, max: usize) -> Attempted<Vec<Upcoming>>;
+
+    /// One task, as it is shown.
+    async fn show(&mut self, id: TaskId) -> Attempted<Option<TaskDetail>>;
+    /// The tasks that a statement of a search yields, as they are shown.
+    async fn select_tasks(&mut self, statement: &Statement) -> Attempted<Vec<Task>>;
+    /// The ids and due times that a statement of a search yields.
+    async fn select_keys(&mut self, statement: &Statement) -> Attempted<Vec<(TaskId, Time)>>;
+    /// How many tasks there are.
+    async fn counts(&mut self, tenant: Option<&str>) -> Attempted<Vec<Count>>;
+    /// The highest id in the table.
+    async fn highest_id(&mut self) -> Attempted<TaskId>;
+
+    /// All configured types.
+    async fn types(&mut self) -> Attempted<Vec<TaskType>>;
+    /// Writes a type's settings, or whether it is paused.
+    async fn put_type(
+        &mut self,
+        task_type: &str,
+        settings: Option<&TypeSettings>,
+        paused: Option<bool>,
+    ) -> Attempted<()>;
+
+    /// Finished tasks of a status that ended before a time.
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>>;
+    /// How the database stands.
+    async fn inspect(&mut self) -> Attempted<Inspection>;
+    /// How many tasks are in two places at once, or in none.
+    async fn contradictions(&mut self) -> Attempted<u64>;
+}
+
+/// What may be done when the reply to a commit is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Running it again changes nothing more: run it again.
+    Harmless,
+    /// It would be done twice: tell the caller that the outcome is unknown.
+    Harmful,
+}
+
+/// A database that can run work in a transaction.
+#[async_trait]
+pub(crate) trait Database: Send + Sync + 'static {
+    /// Runs work in a transaction, and again while that can help, and answers after the commit. It runs to its end even
+    /// when the caller goes away.
+    async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;
+
+    /// Runs work that only reads, apart from the work on tasks.
+    async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;
+}

@@ -1,0 +1,139 @@
+//! Finish: the reports of workers.
+//!
+//! A success needs no look at the task first: the model says that it ends the task whatever else is true of it (its
+//! test `success_of_the_current_execution_always_ends_the_task`). So it is one guarded statement. Everything else is loaded
+//! and decided, and so is a success that did not meet its execution: it may be a repetition.
+
+use super::renew::{free, load, of_tenant};
+use super::step::{self, Hosts, Leaving};
+use super::watermark::LaneDue;
+use super::{Memory, Types};
+use crate::rows::{Place, Record};
+use crate::session::{Attempted, Done, Session};
+use crate::worker::{Report, Reported};
+use std::collections::{HashMap, HashSet};
+use taskwheel_model::{Event, ExecId, Outcome, Refusal, Status, TaskId, decide};
+
+pub(super) async fn finish(
+    session: &mut dyn Session,
+    memory: &Memory,
+    reports: &[Report],
+    keep_success: bool,
+) -> Attempted<(Vec<Reported>, Vec<LaneDue>)> {
+    let succeeded = succeed(session, memory, reports, keep_success).await?;
+    let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
+    let (mut others, dues) = if rest.is_empty() {
+        (Vec::new().into_iter(), Vec::new())
+    } else {
+        let types = memory.types.get(session).await?;
+        let (answers, dues) = decide_rest(session, &types, &rest).await?;
+        (answers.into_iter(), dues)
+    };
+    let answer = |report: &Report| {
+        if succeeded.contains(&(report.id, report.exec_id)) {
+            // The same execution cannot have ended otherwise as well: the first word counts.
+            match report.outcome {
+                Outcome::Success | Outcome::Completed => Reported::Accepted(Status::Success),
+                _ => Reported::Superseded(Some(Status::Success)),
+            }
+        } else {
+            others.next().unwrap_or(Reported::Superseded(None))
+        }
+    };
+    Ok((reports.iter().map(answer).collect(), dues))
+}
+
+/// Ends what was successful, and says which executions did.
+async fn succeed(
+    session: &mut dyn Session,
+    memory: &Memory,
+    reports: &[Report],
+    keep_success: bool,
+) -> Attempted<HashSet<(TaskId, ExecId)>> {
+    let mut seen = HashSet::new();
+    let done: Vec<_> = reports
+        .iter()
+        .filter(|report| matches!(report.outcome, Outcome::Success | Outcome::Completed))
+        .filter(|report| seen.insert(report.id))
+        .map(|report| Done {
+            id: report.id,
+            exec_id: report.exec_id,
+            tenant: report.tenant.clone(),
+            outcome: report.outcome,
+            result: report.result.clone(),
+        })
+        .collect();
+    if done.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let mut done = done;
+    done.sort_unstable_by_key(|one| one.id);
+    let executions: HashMap<_, _> = done.iter().map(|one| (one.id, one.exec_id)).collect();
+    let ended = session.succeed(&done, keep_success).await?;
+    let workers: HashSet<_> = ended.iter().filter_map(|(_, worker_id)| worker_id.clone()).collect();
+    memory.workers.seen(session, &workers.into_iter().collect::<Vec<_>>()).await?;
+    Ok(ended.into_iter().map(|(id, _)| (id, executions[&id])).collect())
+}
+
+async fn decide_rest(
+    session: &mut dyn Session,
+    types: &Types,
+    reports: &[&Report],
+) -> Attempted<(Vec<Reported>, Vec<LaneDue>)> {
+    let now = session.now();
+    let workers = session.workers().await?;
+    let hosts = Hosts::new(&workers, types, now);
+    let mut records = load(session, reports.iter().map(|report| report.id)).await?;
+    let executions: Vec<_> = reports.iter().map(|report| (report.id, report.exec_id)).collect();
+    let logged = session.logged(&executions).await?;
+    let mut ends: HashMap<_, _> = logged.into_iter().map(|(id, exec_id, outcome)| ((id, exec_id), outcome)).collect();
+    ends.extend(records.values().filter_map(end_in_history));
+
+    let (mut changes, mut callers) = (Vec::new(), HashSet::new());
+    let mut answers = Vec::with_capacity(reports.len());
+    for report in reports {
+        let known = records.get_mut(&report.id).filter(|record| of_tenant(record, report.tenant.as_deref()));
+        let Some(record) = known else {
+            answers.push(Reported::Superseded(None));
+            continue;
+        };
+        let rules = record.rules(types.settings(&record.task_type));
+        let event =
+            Event::Report { exec_id: report.exec_id, outcome: report.outcome, retry_after_ms: report.retry_after_ms };
+        match decide(&record.life(), &rules, &event, now) {
+            Ok(step) => {
+                if let Place::Live(row) = &record.place {
+                    callers.extend(row.worker_id.clone().filter(|_| row.heartbeat_ms.is_some()));
+                }
+                let change = step::change(record, &step, &leaving(report), &hosts, now);
+                record.place = change.after.clone().unwrap_or(record.place.clone());
+                changes.push(change);
+                ends.insert((report.id, report.exec_id), report.outcome);
+                answers.push(Reported::Accepted(step.life.status()));
+            }
+            Err(refusal) => {
+                let status = record.life().status();
+                if refusal == Refusal::Cancelled {
+                    changes.extend(free(record, report.exec_id, now));
+                }
+                let repeated = ends.get(&(report.id, report.exec_id)) == Some(&report.outcome);
+                answers.push(if repeated { Reported::Accepted(status) } else { Reported::Superseded(Some(status)) });
+            }
+        }
+    }
+    session.write(&changes).await?;
+    session.seen(&callers.into_iter().collect::<Vec<_>>()).await?;
+    Ok((answers, changes.iter().filter_map(step::lane_due).collect()))
+}
+
+/// How the last execution of a finished task ended.
+fn end_in_history(record: &Record) -> Option<((TaskId, ExecId), Outcome)> {
+    match &record.place {
+        Place::History(row) => Some(((row.id, row.exec_id?), Outcome::from_code(row.outcome?)?)),
+        Place::Live(_) => None,
+    }
+}
+
+fn leaving(report: &Report) -> Leaving {
+    Leaving { error: report.error.clone(), result: report.result.clone(), checkpoint: report.checkpoint.clone() }
+}

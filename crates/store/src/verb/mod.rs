@@ -1,0 +1,297 @@
+//! The verbs, written once for all databases.
+//!
+//! Each file has one verb or a few that belong together: what it loads, what it asks the model, what it writes. The
+//! statements themselves are the dialects'.
+
+mod act;
+mod claim;
+mod finish;
+mod read;
+mod renew;
+mod rescue;
+mod step;
+mod submit;
+mod types;
+mod watermark;
+mod workers;
+
+pub(crate) use submit::submit_on;
+pub(crate) use types::Types;
+
+use crate::options::{Dialect, Options};
+use crate::people::{Acted, Action, BulkChunk, BulkRequest};
+use crate::search::{Listing, Page};
+use crate::session::{Database, Repeat};
+use crate::task::{Submitted, TaskDetail};
+use crate::verbs::{Count, Inspection, Rescued, Retention, Store, TaskType, Upcoming};
+use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use crate::{Result, StoreError};
+use async_trait::async_trait;
+use std::sync::Arc;
+use taskwheel_model::field::{self, FieldError};
+use taskwheel_model::{DatabaseNumber, NewTask, TaskId, Time, TypeSettings, limits};
+use types::TypeCache;
+use watermark::{LaneDue, Watermarks};
+use workers::WorkerCache;
+
+/// A store on a SQL database.
+pub(crate) struct SqlStore<D> {
+    database: D,
+    dialect: Dialect,
+    keep_success: bool,
+    memory: Arc<Memory>,
+}
+
+/// What a store remembers to be faster. All of it can be thrown away at any time.
+#[derive(Default)]
+struct Memory {
+    types: TypeCache,
+    watermarks: Watermarks,
+    workers: WorkerCache,
+}
+
+impl<D: Database> SqlStore<D> {
+    pub(crate) fn new(database: D, dialect: Dialect, options: &Options) -> SqlStore<D> {
+        SqlStore { database, dialect, keep_success: options.keep_success, memory: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl<D: Database> Store for SqlStore<D> {
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        check_batch("tasks", tasks.len(), limits::SUBMIT_BATCH_MAX)?;
+        for (index, task) in tasks.iter().enumerate() {
+            task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
+        }
+        // With a unique key on each task a second try finds the first one's tasks.
+        let repeat =
+            if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
+        let (memory, tasks) = (self.memory.clone(), Arc::new(tasks));
+        let work = self.database.transact(repeat, move |session| {
+            let (memory, tasks) = (memory.clone(), tasks.clone());
+            Box::pin(async move {
+                let types = memory.types.get(session).await?;
+                let submitted = submit_on(session, &tasks, &types).await?;
+                Ok((submitted, LaneDue::of(&tasks, session.now())))
+            })
+        });
+        self.made_due(work).await
+    }
+
+    async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
+        check_each(&requests, ClaimRequest::validate)?;
+        let (memory, requests) = (self.memory.clone(), Arc::new(requests));
+        self.database
+            .transact(Repeat::Harmful, move |session| {
+                let (memory, requests) = (memory.clone(), requests.clone());
+                Box::pin(async move {
+                    let mut answers = Vec::with_capacity(requests.len());
+                    for request in requests.iter() {
+                        answers.push(claim::claim(session, &memory, request).await?);
+                    }
+                    Ok(answers)
+                })
+            })
+            .await
+    }
+
+    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
+        check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
+        check_each(&items, Renewal::validate)?;
+        let (memory, input) = (self.memory.clone(), Arc::new((workers, items)));
+        self.database
+            .transact(Repeat::Harmless, move |session| {
+                let (memory, input) = (memory.clone(), input.clone());
+                Box::pin(async move { renew::renew(session, &memory, &input.0, &input.1).await })
+            })
+            .await
+    }
+
+    async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        check_batch("items", reports.len(), limits::REPORT_BATCH_MAX)?;
+        check_each(&reports, Report::validate)?;
+        let (memory, reports, keep) = (self.memory.clone(), Arc::new(reports), self.keep_success);
+        let work = self.database.transact(Repeat::Harmless, move |session| {
+            let (memory, reports) = (memory.clone(), reports.clone());
+            Box::pin(async move { finish::finish(session, &memory, &reports, keep).await })
+        });
+        self.made_due(work).await
+    }
+
+    async fn rescue(&self) -> Result<Rescued> {
+        let memory = self.memory.clone();
+        let work = self.database.transact(Repeat::Harmless, move |session| {
+            let memory = memory.clone();
+            Box::pin(async move { rescue::rescue(session, &memory).await })
+        });
+        self.made_due(work).await
+    }
+
+    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>> {
+        let types = Arc::new(types);
+        self.database
+            .read(move |session| {
+                let types = types.clone();
+                Box::pin(async move { session.upcoming(&types, until, max).await })
+            })
+            .await
+    }
+
+    async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
+        check_batch("ids", ids.len(), limits::CHUNK_ROWS_MAX)?;
+        action.validate().map_err(StoreError::field)?;
+        let (memory, input) = (self.memory.clone(), Arc::new((tenant, ids, action)));
+        let work = self.database.transact(Repeat::Harmful, move |session| {
+            let (memory, input) = (memory.clone(), input.clone());
+            Box::pin(async move { act::act(session, &memory, input.0.as_deref(), &input.1, &input.2).await })
+        });
+        self.made_due(work).await
+    }
+
+    async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk> {
+        request.filter.validate().map_err(StoreError::field)?;
+        request.action.validate().map_err(StoreError::field)?;
+        let (memory, request, dialect) = (self.memory.clone(), Arc::new(request), self.dialect);
+        let work = self.database.transact(Repeat::Harmful, move |session| {
+            let (memory, request) = (memory.clone(), request.clone());
+            Box::pin(async move { act::bulk(session, &memory, dialect, &request).await })
+        });
+        self.made_due(work).await
+    }
+
+    async fn get(&self, tenant: Option<String>, id: TaskId) -> Result<Option<TaskDetail>> {
+        let memory = self.memory.clone();
+        let found = self
+            .database
+            .read(move |session| {
+                let memory = memory.clone();
+                Box::pin(async move { read::get(session, &memory, id).await })
+            })
+            .await?;
+        Ok(found.filter(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant)))
+    }
+
+    async fn list(&self, listing: Listing) -> Result<Page> {
+        listing.validate().map_err(StoreError::field)?;
+        let (memory, listing, dialect) = (self.memory.clone(), Arc::new(listing), self.dialect);
+        self.database
+            .read(move |session| {
+                let (memory, listing) = (memory.clone(), listing.clone());
+                Box::pin(async move { read::list(session, &memory, dialect, &listing).await })
+            })
+            .await
+    }
+
+    async fn counts(&self, tenant: Option<String>) -> Result<Vec<Count>> {
+        let tenant = Arc::new(tenant);
+        self.database
+            .read(move |session| {
+                let tenant = tenant.clone();
+                Box::pin(async move { session.counts(tenant.as_deref()).await })
+            })
+            .await
+    }
+
+    async fn highest_id(&self) -> Result<TaskId> {
+        self.database.read(|session| Box::pin(async move { session.highest_id().await })).await
+    }
+
+    async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType> {
+        settings.validate().map_err(StoreError::field)?;
+        self.change_type(task_type, Some(settings), None).await
+    }
+
+    async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
+        self.change_type(task_type, None, Some(paused)).await
+    }
+
+    async fn types(&self) -> Result<Vec<TaskType>> {
+        self.database.read(|session| Box::pin(async move { session.types().await })).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.database.read(|session| Box::pin(async move { session.workers().await })).await
+    }
+
+    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {
+        self.database.read(move |session| Box::pin(async move { read::outlived(session, &retention).await })).await
+    }
+
+    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64> {
+        let acted = self.act(None, ids, Action::Delete).await?;
+        Ok(acted.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64)
+    }
+
+    async fn inspect(&self) -> Result<Inspection> {
+        self.database.read(|session| Box::pin(async move { session.inspect().await })).await
+    }
+
+    async fn contradictions(&self) -> Result<u64> {
+        self.database.read(|session| Box::pin(async move { session.contradictions().await })).await
+    }
+}
+
+impl<D: Database> SqlStore<D> {
+    /// Lets claims see what a verb made due, once it is committed.
+    async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
+        let (answer, dues) = work.await?;
+        self.memory.watermarks.lower(&dues);
+        Ok(answer)
+    }
+
+    async fn change_type(
+        &self,
+        task_type: String,
+        settings: Option<TypeSettings>,
+        paused: Option<bool>,
+    ) -> Result<TaskType> {
+        field::task_type("type", &task_type).map_err(StoreError::field)?;
+        let input = Arc::new((task_type, settings));
+        let changed = self
+            .database
+            .transact(Repeat::Harmless, move |session| {
+                let input = input.clone();
+                Box::pin(async move {
+                    session.put_type(&input.0, input.1.as_ref(), paused).await?;
+                    let types = session.types().await?;
+                    let changed = types.into_iter().find(|one| one.task_type == input.0);
+                    changed.ok_or_else(|| StoreError::Database("a type was not stored".into()).into())
+                })
+            })
+            .await?;
+        self.memory.types.forget();
+        Ok(changed)
+    }
+}
+
+fn check_batch(field: &str, items: usize, max: usize) -> Result<()> {
+    if items > max {
+        return Err(StoreError::field(FieldError::new(field, format!("must have at most {max} items, has {items}"))));
+    }
+    Ok(())
+}
+
+fn check_each<T>(items: &[T], check: impl Fn(&T) -> Result<(), FieldError>) -> Result<()> {
+    items
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, item)| check(item).map_err(|error| StoreError::Invalid { index, errors: vec![error] }))
+}
+
+/// Whether a program that knows migrations up to `known` may run on a database at `version`, which asks for programs that
+/// know at least `oldest`, and whether the database has the number that it is asked to have.
+pub(crate) fn check_schema(known: i32, version: i32, oldest: i32, stored: i32, number: DatabaseNumber) -> Result<()> {
+    if oldest > known {
+        return Err(StoreError::Schema(format!(
+            "the database's schema is at version {version} and needs a newer taskwheel than this one, which knows \
+             version {known}: start the newer program, or restore a database that fits this one"
+        )));
+    }
+    if stored != i32::from(number.get()) {
+        return Err(StoreError::Schema(format!(
+            "the database has number {stored}, fixed at its first migration, and cannot become number {}",
+            number.get()
+        )));
+    }
+    Ok(())
+}

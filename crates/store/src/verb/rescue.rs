@@ -1,0 +1,71 @@
+//! Rescue: looks at the clocks by the database's time, and acts on that very execution only.
+
+use super::Memory;
+use super::renew::load;
+use super::step::{self, Hosts, Leaving};
+use super::watermark::LaneDue;
+use crate::rows::{Change, Place, Record};
+use crate::session::{Attempted, Session};
+use crate::verbs::Rescued;
+use taskwheel_model::{Event, Outcome, Time, decide, limits};
+
+pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attempted<(Rescued, Vec<LaneDue>)> {
+    let now = session.now();
+    let silent = session.silent_workers().await?;
+    let mut ids = session.clocks_run_out(limits::CHUNK_ROWS_MAX).await?;
+    let mut more = ids.len() == limits::CHUNK_ROWS_MAX;
+    if !silent.is_empty() {
+        let theirs = session.executions_of(&silent, limits::CHUNK_ROWS_MAX).await?;
+        if theirs.len() == limits::CHUNK_ROWS_MAX {
+            more = true;
+        } else {
+            session.forget_workers(&silent).await?;
+            memory.workers.forget(&silent);
+        }
+        ids.extend(theirs);
+    }
+    let mut rescued = Rescued { more, ..Rescued::default() };
+    if ids.is_empty() {
+        return Ok((rescued, Vec::new()));
+    }
+    let (types, workers) = (memory.types.get(session).await?, session.workers().await?);
+    let hosts = Hosts::new(&workers, &types, now);
+    let mut changes = Vec::new();
+    for record in load(session, ids.into_iter()).await?.values() {
+        let rules = record.rules(types.settings(&record.task_type));
+        let event = Event::Clock { worker_seen_at: record.worker_seen_at };
+        match decide(&record.life(), &rules, &event, now) {
+            Ok(step) => {
+                match step.ended {
+                    Some(Outcome::Timeout) => rescued.timed_out += 1,
+                    Some(Outcome::Lost) => rescued.lost += 1,
+                    Some(Outcome::Release) => rescued.released += 1,
+                    _ => rescued.expired += 1,
+                }
+                changes.push(step::change(record, &step, &Leaving::default(), &hosts, now));
+            }
+            Err(_) => changes.extend(look_again(record, &hosts, now)),
+        }
+    }
+    session.write(&changes).await?;
+    Ok((rescued, changes.iter().filter_map(step::lane_due).collect()))
+}
+
+/// A task whose time had come to be looked at, and whose clocks have not run out: a task that was kept for a host may go
+/// to everybody now; an execution whose worker has called since is looked at later.
+fn look_again(record: &Record, hosts: &Hosts<'_>, now: Time) -> Option<Change> {
+    let Place::Live(row) = &record.place else { return None };
+    let mut next = row.clone();
+    if crate::rows::status(row.status).is_waiting() {
+        step::place_in_lane(&mut next, hosts, now);
+    } else {
+        next.check_at = crate::rows::check_at(&row.life());
+    }
+    (next != *row).then(|| Change {
+        before: record.place.clone(),
+        after: Some(Place::Live(next)),
+        attempt: None,
+        content: None,
+        payload: None,
+    })
+}

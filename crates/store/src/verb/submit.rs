@@ -1,0 +1,74 @@
+//! Submit: new tasks, in the store's transaction or in the user's own.
+
+use super::Types;
+use crate::session::{Attempted, Insert, Session};
+use crate::task::Submitted;
+use std::collections::HashMap;
+use taskwheel_model::submit::RunAt;
+use taskwheel_model::{NewTask, Slot, Time, limits};
+
+/// Inserts tasks in an open transaction. A task whose unique key is live answers the task that has it; of two tasks in
+/// the batch with the same key the first is inserted.
+pub(crate) async fn submit_on(
+    session: &mut dyn Session,
+    tasks: &[NewTask],
+    types: &Types,
+) -> Attempted<Vec<Submitted>> {
+    let now = session.now();
+    let keys: Vec<_> = tasks.iter().filter_map(unique).collect();
+    let live = if keys.is_empty() { Vec::new() } else { session.live_unique(&keys).await? };
+    let mut holders: HashMap<_, _> =
+        keys.into_iter().zip(live).filter_map(|(key, id)| id.map(|id| (key, Holder::Live(id)))).collect();
+
+    let mut inserts = Vec::with_capacity(tasks.len());
+    let mut answers = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let holder = unique(task).and_then(|key| holders.get(&key).copied());
+        answers.push(holder.unwrap_or(Holder::New(inserts.len())));
+        if holder.is_none() {
+            if let Some(key) = unique(task) {
+                holders.insert(key, Holder::Batch(inserts.len()));
+            }
+            inserts.push(settle(task, types, now));
+        }
+    }
+    let ids = session.insert(&inserts).await?;
+    let answer = |holder: Holder| match holder {
+        Holder::Live(id) => Submitted { id, created: false },
+        Holder::Batch(index) => Submitted { id: ids[index], created: false },
+        Holder::New(index) => Submitted { id: ids[index], created: true },
+    };
+    Ok(answers.into_iter().map(answer).collect())
+}
+
+/// Who has a unique key: a task that was live before, an earlier one of the batch, or the task itself.
+#[derive(Clone, Copy)]
+enum Holder {
+    Live(taskwheel_model::TaskId),
+    Batch(usize),
+    New(usize),
+}
+
+fn unique(task: &NewTask) -> Option<(&str, &str, &str)> {
+    task.unique_key.as_deref().map(|key| (task.tenant.as_str(), task.task_type.as_str(), key))
+}
+
+fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
+    let of_type = types.settings(&task.task_type).and_then(|settings| settings.priority);
+    Insert {
+        priority: task.priority.or(of_type).unwrap_or(limits::PRIORITY_MIN),
+        run_at: due(task, now),
+        slot: task.route_key.as_deref().map(|key| Slot::of_route_key(key).get()),
+        created_at: now,
+        task: task.clone(),
+    }
+}
+
+/// When a task is due.
+pub(super) fn due(task: &NewTask, now: Time) -> Time {
+    match task.run_at {
+        RunAt::Now => now,
+        RunAt::At(time) => time,
+        RunAt::After(ms) => Time(now.plus_ms(ms).0.min(limits::TIME_MS_MAX)),
+    }
+}

@@ -1,0 +1,146 @@
+//! Watermarks: where a claim's scan starts, so that it does not walk over the dead.
+//!
+//! When a long transaction holds the vacuum horizon (PostgreSQL) or the purge (InnoDB), claimed tasks stay in the claim
+//! index as dead entries at its head, and each claim would walk over all of them. So a claim remembers, for each lane
+//! and rank, the due time it has come to, and starts there the next time.
+//!
+//! A mark is a hint, never the truth: a task whose transaction commits late, or that another node made due earlier, can
+//! lie below it. Therefore a scan from the start follows whenever the hinted one comes up short, and at least twice
+//! a second; only when such a full scan is itself expensive are full scans spaced out, to a twentieth of the time.
+
+use crate::session::{PickLane, Picked};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use taskwheel_model::{NewTask, Time};
+
+const RANKS: usize = 9;
+const FULL_EVERY: Duration = Duration::from_millis(500);
+const FULL_SHARE: u32 = 20;
+const LANES_MAX: usize = 100_000;
+
+#[derive(Default)]
+pub(super) struct Watermarks(Mutex<HashMap<Key, Mark>>);
+
+/// A lane as a claim sees it: of one tenant, or of all.
+type Key = (Option<String>, String);
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    due: [i64; RANKS],
+    full_at: Instant,
+    full_took: Duration,
+}
+
+/// How a scan shall be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scan {
+    Hinted,
+    Full,
+}
+
+impl Watermarks {
+    /// Fills the marks of a claim's lanes, and says whether they are all from the start.
+    pub(super) fn start(&self, tenant: Option<&str>, lanes: &mut [PickLane]) -> Scan {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |lane: &PickLane| marks.get(&key(tenant, &lane.lane)).copied();
+        let rested = |mark: &Mark| mark.full_at.elapsed() < FULL_EVERY.max(mark.full_took * FULL_SHARE);
+        if !lanes.iter().all(|lane| known(lane).is_some_and(|mark| rested(&mark))) {
+            return Scan::Full;
+        }
+        for lane in &mut *lanes {
+            lane.marks = known(lane).map_or([i64::MIN; RANKS], |mark| mark.due);
+        }
+        if lanes.iter().all(|lane| lane.marks == [i64::MIN; RANKS]) { Scan::Full } else { Scan::Hinted }
+    }
+
+    /// Whether a full scan may follow a hinted one that came up short.
+    pub(super) fn may_rescan(&self, tenant: Option<&str>, lanes: &[PickLane]) -> bool {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.iter().all(|lane| {
+            marks.get(&key(tenant, &lane.lane)).is_none_or(|mark| mark.full_at.elapsed() >= mark.full_took * FULL_SHARE)
+        })
+    }
+
+    /// Learns from a scan what it came to.
+    pub(super) fn learn(
+        &self,
+        tenant: Option<&str>,
+        lanes: &[PickLane],
+        scan: Scan,
+        took: Duration,
+        picked: &[Picked],
+    ) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.len() > LANES_MAX {
+            marks.clear();
+        }
+        for lane in lanes {
+            let mark = marks.entry(key(tenant, &lane.lane)).or_insert(Mark {
+                due: [i64::MIN; RANKS],
+                full_at: Instant::now(),
+                full_took: took,
+            });
+            if scan == Scan::Full {
+                *mark = Mark { due: [i64::MIN; RANKS], full_at: Instant::now(), full_took: took };
+            }
+            for task in picked.iter().filter(|task| task.lane == lane.lane) {
+                if let Some(due) = usize::try_from(task.rank).ok().and_then(|rank| mark.due.get_mut(rank)) {
+                    *due = (*due).max(task.due.0);
+                }
+            }
+        }
+    }
+
+    /// Tasks became due through this very store, perhaps below a mark: claims shall see them at once. To be called after the
+    /// commit, or a claim in between would raise the mark again.
+    pub(super) fn lower(&self, dues: &[LaneDue]) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.is_empty() {
+            return;
+        }
+        for LaneDue { tenant, lane, rank, due } in dues {
+            for tenant in [None, Some(tenant.as_str())] {
+                let Some(mark) = marks.get_mut(&key(tenant, lane)) else { continue };
+                for (number, mark) in mark.due.iter_mut().enumerate() {
+                    if rank.is_none_or(|rank| usize::try_from(rank) == Ok(number)) {
+                        *mark = (*mark).min(due.0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A time at which something is due in a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LaneDue {
+    pub(super) tenant: String,
+    pub(super) lane: String,
+    /// `None` where the type settles the priority: rather too low a mark than a task that waits.
+    pub(super) rank: Option<i16>,
+    pub(super) due: Time,
+}
+
+impl LaneDue {
+    /// The earliest due time of each lane and rank among tasks to be submitted.
+    pub(super) fn of(tasks: &[NewTask], now: Time) -> Vec<LaneDue> {
+        let mut earliest = HashMap::new();
+        for task in tasks {
+            let due = super::submit::due(task, now);
+            let lane = (task.tenant.as_str(), task.task_type.as_str(), task.priority);
+            earliest.entry(lane).and_modify(|known: &mut Time| *known = due.min(*known)).or_insert(due);
+        }
+        let lane_due = |((tenant, lane, priority), due): ((&str, &str, Option<u8>), Time)| LaneDue {
+            tenant: tenant.to_owned(),
+            lane: lane.to_owned(),
+            rank: priority.map(|priority| 9 - i16::from(priority)),
+            due,
+        };
+        earliest.into_iter().map(lane_due).collect()
+    }
+}
+
+fn key(tenant: Option<&str>, lane: &str) -> Key {
+    (tenant.map(str::to_owned), lane.to_owned())
+}

@@ -1,0 +1,127 @@
+//! Workers: who called when, written at most ten times per heartbeat.
+//!
+//! Many calls of one worker may be under way at once. If each wrote that it was seen, they would queue up behind one row.
+//! So a call writes only when the last write is older than a tenth of the heartbeat, and a worker counts as silent only
+//! a tenth of a heartbeat after its lease: nobody is given up too early. The rows in the database are the authority; this
+//! memory only says when they need no writing.
+
+use crate::session::{Attempted, Session};
+use crate::worker::{ClaimRequest, Worker};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use taskwheel_model::{Time, limits};
+
+/// A worker without a heartbeat counts as alive for so long after its last call.
+const ALIVE_MS: i64 = 90_000;
+/// How often the calls of a worker without a heartbeat are written.
+const SEEN_EVERY_MS: i64 = 1_000;
+/// Workers that have not called for so long are dropped from memory.
+const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
+const REMEMBERED_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);
+
+struct Known {
+    request: ClaimRequest,
+    written_at: Time,
+}
+
+impl WorkerCache {
+    /// Writes down a worker that claims, where that is due.
+    pub(super) async fn register(&self, session: &mut dyn Session, request: &ClaimRequest) -> Attempted<()> {
+        let now = session.now();
+        let request = ClaimRequest { max: 0, ..request.clone() };
+        if self.is_fresh(&request, now) {
+            return Ok(());
+        }
+        let worker = Worker {
+            worker_id: request.worker_id.clone(),
+            host: request.host.clone(),
+            app: request.app.clone(),
+            types: request.types.clone(),
+            categories: request.categories.clone(),
+            heartbeat_ms: request.heartbeat_ms,
+            started_at: now,
+            seen_at: now,
+        };
+        session.register(&worker).await?;
+        self.remember(request, now);
+        Ok(())
+    }
+
+    /// Writes down that workers called, where that is due.
+    pub(super) async fn seen(&self, session: &mut dyn Session, worker_ids: &[String]) -> Attempted<()> {
+        let now = session.now();
+        let stale: Vec<_> = worker_ids.iter().filter(|id| !self.was_just_written(id, now)).cloned().collect();
+        if stale.is_empty() {
+            return Ok(());
+        }
+        session.seen(&stale).await?;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in &stale {
+            if let Some(known) = known.get_mut(id) {
+                known.written_at = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was remembered of workers whose rows are gone.
+    pub(super) fn forget(&self, worker_ids: &[String]) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in worker_ids {
+            known.remove(id);
+        }
+    }
+
+    fn is_fresh(&self, request: &ClaimRequest, now: Time) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&request.worker_id).is_some_and(|known| known.request == *request && known.is_fresh(now))
+    }
+
+    fn was_just_written(&self, worker_id: &str, now: Time) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(worker_id).is_some_and(|known| known.is_fresh(now))
+    }
+
+    fn remember(&self, request: ClaimRequest, now: Time) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED_MAX {
+            known.retain(|_, known| now.ms_since(known.written_at) < REMEMBERED_MS);
+        }
+        if known.len() < REMEMBERED_MAX {
+            known.insert(request.worker_id.clone(), Known { request, written_at: now });
+        }
+    }
+}
+
+impl Known {
+    fn is_fresh(&self, now: Time) -> bool {
+        let every_ms = self.request.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
+        (0..every_ms).contains(&now.ms_since(self.written_at))
+    }
+}
+
+/// How old the last written call of a worker may be without the next one being written.
+pub(crate) fn slack_ms(heartbeat_ms: i64) -> i64 {
+    heartbeat_ms / 10
+}
+
+impl Worker {
+    /// Whether the worker counts as alive.
+    #[must_use]
+    pub fn is_alive(&self, now: Time) -> bool {
+        let silent_ms = now.ms_since(self.seen_at);
+        match self.heartbeat_ms {
+            Some(ms) => silent_ms < ms.saturating_mul(limits::HEARTBEATS_MISSED_MAX) + slack_ms(ms),
+            None => silent_ms < ALIVE_MS,
+        }
+    }
+
+    /// Whether the worker takes tasks of a type, or of that type's category.
+    pub(super) fn takes(&self, task_type: &str, category: Option<&str>) -> bool {
+        self.types.iter().any(|one| one == task_type)
+            || category.is_some_and(|category| self.categories.iter().any(|one| one == category))
+    }
+}

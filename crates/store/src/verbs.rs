@@ -1,0 +1,170 @@
+//! The verbs of the store: what can be done with tasks, one sentence each.
+//!
+//! Each verb is one transaction and answers after its commit. Verbs take batches, because batches are what makes a
+//! database fast. A verb whose future is dropped still ends, one way or the other: it never leaves a transaction open.
+
+use crate::Result;
+use crate::people::{Acted, Action, BulkChunk, BulkRequest};
+use crate::search::{Listing, Page};
+use crate::task::{Submitted, TaskDetail};
+use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use async_trait::async_trait;
+use taskwheel_model::{NewTask, Status, TaskId, Time, TypeSettings};
+
+/// A task store.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Stores tasks, all or none. A task whose unique key is already live answers the existing task's id.
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
+
+    /// Hands due tasks to workers: highest priority first, then the earliest due, then the lowest id. One answer for each
+    /// request, in their order.
+    async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>>;
+
+    /// Keeps executions alive, with their checkpoints and progress. `workers` are those that called: any call counts.
+    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>>;
+
+    /// Takes the reports of workers on how executions ended.
+    async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>>;
+
+    /// Looks at the clocks: ends executions whose time limit or lease ran out and waiting tasks that expired.
+    async fn rescue(&self) -> Result<Rescued>;
+
+    /// The next times at which tasks of these types fall due, after now and up to a time, earliest first.
+    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>>;
+
+    /// Does something to tasks of a tenant (`None`: of any), each decided by itself.
+    async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>>;
+
+    /// Does something to the next chunk of what a filter matches.
+    async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk>;
+
+    /// One task with its attempts.
+    async fn get(&self, tenant: Option<String>, id: TaskId) -> Result<Option<TaskDetail>>;
+
+    /// A page of tasks, live and finished alike.
+    async fn list(&self, listing: Listing) -> Result<Page>;
+
+    /// How many tasks there are by type and status.
+    async fn counts(&self, tenant: Option<String>) -> Result<Vec<Count>>;
+
+    /// The highest id that was handed out so far.
+    async fn highest_id(&self) -> Result<TaskId>;
+
+    /// Creates a task type or replaces its settings.
+    async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType>;
+
+    /// Stops or starts handing out tasks of a type.
+    async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType>;
+
+    /// All task types that have been configured.
+    async fn types(&self) -> Result<Vec<TaskType>>;
+
+    /// The workers that have called and are not yet forgotten.
+    async fn workers(&self) -> Result<Vec<Worker>>;
+
+    /// Finished tasks that are past their retention, oldest first, at most a chunk of them.
+    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>>;
+
+    /// Removes finished tasks for good. What is not finished stays.
+    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64>;
+
+    /// How the database stands: its version and its durability.
+    async fn inspect(&self) -> Result<Inspection>;
+
+    /// How many tasks are in two places at once or in none: always 0, unless somebody wrote into our tables. It reads every
+    /// task there is.
+    async fn contradictions(&self) -> Result<u64>;
+}
+
+/// What a look at the clocks did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// Executions whose time limit ran out.
+    pub timed_out: u64,
+    /// Executions whose worker went silent.
+    pub lost: u64,
+    /// Executions that never reached their worker, given back.
+    pub released: u64,
+    /// Waiting tasks that expired.
+    pub expired: u64,
+    /// Whether there may be more: look again at once.
+    pub more: bool,
+}
+
+/// A time at which tasks of a type fall due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upcoming {
+    /// The type.
+    pub task_type: String,
+    /// The time.
+    pub due: Time,
+}
+
+/// A number of tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Of this type.
+    pub task_type: String,
+    /// In this status.
+    pub status: Status,
+    /// So many.
+    pub tasks: u64,
+}
+
+/// A task type and whether it is paused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskType {
+    /// Its name in tasks.
+    pub task_type: String,
+    /// What it settles for its tasks.
+    pub settings: TypeSettings,
+    /// Whether its tasks are held back.
+    pub paused: bool,
+}
+
+/// How long finished tasks are kept, by status, in milliseconds. `None` is for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each field is a status")]
+pub struct Retention {
+    pub success_ms: Option<i64>,
+    pub failure_ms: Option<i64>,
+    pub manually_processed_ms: Option<i64>,
+    pub cancelled_ms: Option<i64>,
+}
+
+impl Retention {
+    /// The retention of each finished status that has one.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (Status, i64)> {
+        [
+            (Status::Success, self.success_ms),
+            (Status::Failure, self.failure_ms),
+            (Status::ManuallyProcessed, self.manually_processed_ms),
+            (Status::Cancelled, self.cancelled_ms),
+        ]
+        .into_iter()
+        .filter_map(|(status, ms)| ms.map(|ms| (status, ms)))
+    }
+}
+
+/// How a database stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Name and version of the database.
+    pub database: String,
+    /// The version of our schema in it.
+    pub schema_version: i32,
+    /// Settings that make it less durable than an acknowledged task deserves; none is good.
+    pub weak_settings: Vec<WeakSetting>,
+}
+
+/// A setting that may lose acknowledged work in a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeakSetting {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What it should be.
+    pub wanted: String,
+}
