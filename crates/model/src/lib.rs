@@ -9,6 +9,7 @@ pub mod field;
 pub mod ids;
 pub mod life;
 pub mod limits;
+pub mod outcome;
 pub mod policy;
 pub mod route;
 pub mod status;
@@ -17,7 +18,8 @@ pub mod time;
 
 pub use field::FieldError;
 pub use ids::{DatabaseNumber, ExecId, TaskId};
-pub use life::{Event, Execution, Hold, Life, Liveness, Outcome, Refusal, State, Step, decide};
+pub use life::{Event, Execution, Hold, Life, Liveness, Refusal, State, Step, decide};
+pub use outcome::Outcome;
 pub use policy::{RetryPolicy, Rules, TypeSettings};
 pub use route::Slot;
 pub use status::Status;

@@ -15,7 +15,7 @@
 //! Two clocks end an execution that its worker does not end. The *time limit* is fixed when the attempt starts and never
 //! moves. *Liveness* says that the worker is there: by its heartbeat, or by a lease that renewing the task extends.
 
-use crate::{ExecId, Rules, Status, Time, limits};
+use crate::{ExecId, Outcome, Rules, Status, Time, limits};
 
 /// What a task is doing. A state carries only the data that is legal in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,78 +137,6 @@ pub enum Event {
     RunNow,
     /// A person has dealt with it.
     Resolve,
-}
-
-/// How an execution ended, by the word of its worker or of the clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// Done, no callback.
-    Success,
-    /// Done, callback as the type says.
-    Completed,
-    /// Gone wrong: try again by policy.
-    Error,
-    /// Gone wrong for good: do not try again.
-    Failure,
-    /// Not now: try again later, without counting an error.
-    Retry,
-    /// Given back: the attempt does not count.
-    Release,
-    /// Its time limit ran out.
-    Timeout,
-    /// Its worker went silent.
-    Lost,
-    /// It was cancelled while it ran.
-    Cancelled,
-}
-
-impl Outcome {
-    /// All outcomes, in the order of their codes.
-    pub const ALL: [Outcome; 9] = [
-        Outcome::Success,
-        Outcome::Completed,
-        Outcome::Error,
-        Outcome::Failure,
-        Outcome::Retry,
-        Outcome::Release,
-        Outcome::Timeout,
-        Outcome::Lost,
-        Outcome::Cancelled,
-    ];
-
-    /// The number that stands for this outcome in the tables. Stored: never change one.
-    #[must_use]
-    pub const fn code(self) -> i16 {
-        self as i16 + 1
-    }
-
-    /// The outcome a stored number stands for.
-    #[must_use]
-    pub fn from_code(code: i16) -> Option<Outcome> {
-        Outcome::ALL.into_iter().find(|outcome| outcome.code() == code)
-    }
-
-    /// The word for this outcome.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Outcome::Success => "success",
-            Outcome::Completed => "completed",
-            Outcome::Error => "error",
-            Outcome::Failure => "failure",
-            Outcome::Retry => "retry",
-            Outcome::Release => "release",
-            Outcome::Timeout => "timeout",
-            Outcome::Lost => "lost",
-            Outcome::Cancelled => "cancelled",
-        }
-    }
-
-    /// Whether a worker may report this outcome; the others are found by the clocks or made by people.
-    #[must_use]
-    pub const fn is_reportable(self) -> bool {
-        !matches!(self, Outcome::Timeout | Outcome::Lost | Outcome::Cancelled)
-    }
 }
 
 /// A decision to carry out.
