@@ -264,13 +264,13 @@ impl Execution {
 fn claim(life: &Life, rules: &Rules, exec_id: ExecId, heartbeat: Option<i64>, now: Time) -> Result<Step, Refusal> {
     let State::Waiting { hold } = &life.state else { return Err(Refusal::Conflict) };
     if expired(life, now) {
-        return Ok(fail(life.clone(), Some(EXPIRED)));
+        return Ok(fail(life, Some(EXPIRED)));
     }
     if life.due > now || hold.is_some_and(|hold| hold.until > now) {
         return Err(Refusal::TooEarly);
     }
     if rules.used_up(life.attempts) {
-        return Ok(give_up(life.clone(), rules, Some(USED_UP)));
+        return Ok(give_up(life, rules, Some(USED_UP)));
     }
     let liveness = match heartbeat {
         Some(every_ms) => Liveness::Heartbeat { every_ms, named: false },
@@ -306,7 +306,7 @@ fn current(life: &Life, exec_id: ExecId) -> Result<Execution, Refusal> {
 
 fn clock(life: &Life, rules: &Rules, worker_seen_at: Option<Time>, now: Time) -> Result<Step, Refusal> {
     match &life.state {
-        State::Waiting { .. } if expired(life, now) => Ok(fail(life.clone(), Some(EXPIRED))),
+        State::Waiting { .. } if expired(life, now) => Ok(fail(life, Some(EXPIRED))),
         State::Executing(execution) => {
             if execution.deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(end(life, rules, Outcome::Timeout, None, now));
@@ -340,12 +340,12 @@ fn end(life: &Life, rules: &Rules, outcome: Outcome, retry_after_ms: Option<i64>
     }
     let step = match outcome {
         Outcome::Completed if rules.callback => step(Life { state: State::Completed, ..life }),
-        Outcome::Success | Outcome::Completed => step(finish(life, Status::Success)),
-        Outcome::Cancelled => step(finish(life, Status::Cancelled)),
-        Outcome::Failure => fail(life, None),
+        Outcome::Success | Outcome::Completed => step(finish(&life, Status::Success)),
+        Outcome::Cancelled => step(finish(&life, Status::Cancelled)),
+        Outcome::Failure => fail(&life, None),
         Outcome::Release => step(Life { attempts: life.attempts.saturating_sub(1), ..life }),
         Outcome::Error | Outcome::Timeout | Outcome::Retry | Outcome::Lost if rules.used_up(life.attempts) => {
-            give_up(life, rules, None)
+            give_up(&life, rules, None)
         }
         Outcome::Lost => step(Life { due: now, ..life }),
         Outcome::Error | Outcome::Timeout => {
@@ -406,7 +406,7 @@ fn run_now(life: &Life, now: Time) -> Result<Step, Refusal> {
 fn resolve(life: &Life) -> Result<Step, Refusal> {
     match &life.state {
         State::Pending | State::Finished { status: Status::Failure, .. } => {
-            Ok(step(finish(life.clone(), Status::ManuallyProcessed)))
+            Ok(step(finish(life, Status::ManuallyProcessed)))
         }
         State::Finished { status: Status::ManuallyProcessed, .. } => Err(Refusal::Unchanged),
         _ => Err(Refusal::Conflict),
@@ -418,16 +418,20 @@ fn expired(life: &Life, now: Time) -> bool {
 }
 
 /// The end of a task whose attempts are used up.
-fn give_up(life: Life, rules: &Rules, reason: Option<&'static str>) -> Step {
-    if rules.need_manual { Step { reason, ..step(Life { state: State::Pending, ..life }) } } else { fail(life, reason) }
+fn give_up(life: &Life, rules: &Rules, reason: Option<&'static str>) -> Step {
+    if rules.need_manual {
+        Step { reason, ..step(Life { state: State::Pending, ..life.clone() }) }
+    } else {
+        fail(life, reason)
+    }
 }
 
-fn fail(life: Life, reason: Option<&'static str>) -> Step {
+fn fail(life: &Life, reason: Option<&'static str>) -> Step {
     Step { reason, ..step(finish(life, Status::Failure)) }
 }
 
-fn finish(life: Life, status: Status) -> Life {
-    Life { state: State::Finished { status, hold: None }, ..life }
+fn finish(life: &Life, status: Status) -> Life {
+    Life { state: State::Finished { status, hold: None }, ..life.clone() }
 }
 
 fn step(life: Life) -> Step {

@@ -4,7 +4,7 @@ use taskwheel_model::FieldError;
 use thiserror::Error;
 
 /// An error of the store.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum StoreError {
     /// The input was refused; nothing was changed.
     #[error("item {index}: {}", list(.errors))]

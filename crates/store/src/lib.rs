@@ -20,11 +20,10 @@ mod verb;
 mod verbs;
 pub mod worker;
 
-//pub mod mysql;
+pub mod mysql;
 pub mod postgres;
-//pub mod sqlite;
+pub mod sqlite;
 
-//pub use coalesce::Coalesced;
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{Count, Inspection, Rescued, Retention, Store, TaskType, Upcoming, WeakSetting};
@@ -34,10 +33,9 @@ use std::sync::Arc;
 /// Opens the store at a URL, brings its schema up to date, and warns loudly where its settings may lose work.
 pub async fn open(options: Options) -> Result<Arc<dyn Store>> {
     let store: Arc<dyn Store> = match Dialect::of(&options.url)? {
-        //Dialect::Sqlite => Arc::new(sqlite::open(&options).await?),
+        Dialect::Sqlite => Arc::new(sqlite::open(&options).await?),
         Dialect::Postgres => Arc::new(postgres::open(&options).await?),
-        _ => return Err(StoreError::Configuration(String::new())),
-        //Dialect::Mysql => Arc::new(mysql::open(&options).await?),
+        Dialect::Mysql => Arc::new(mysql::open(&options).await?),
     };
     let inspection = store.inspect().await?;
     for weak in &inspection.weak_settings {

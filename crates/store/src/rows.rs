@@ -3,6 +3,7 @@
 //! The same structs are written on every database: PostgreSQL and MySQL take a batch of them as one JSON parameter.
 
 use serde::Serialize;
+use std::collections::HashMap;
 use taskwheel_model::{
     ExecId, Execution, Hold, Life, Liveness, Outcome, RetryPolicy, Rules, State, Status, TaskId, Time, TypeSettings,
 };
@@ -105,6 +106,7 @@ pub(crate) struct ContentRow {
 
 /// Where a task is.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each task of a batch")]
 pub(crate) enum Place {
     Live(LiveRow),
     History(HistoryRow),
@@ -136,6 +138,42 @@ pub(crate) struct Change {
     pub content: Option<ContentRow>,
     /// The new payload, where it changed.
     pub payload: Option<Option<String>>,
+}
+
+/// The changes of a batch, one for each task: a task that a batch names twice is written once, as it ends up.
+#[derive(Default)]
+pub(crate) struct Changes {
+    list: Vec<Change>,
+    by_id: HashMap<TaskId, usize>,
+}
+
+impl Changes {
+    /// Adds the change of a record, which then stands as the change leaves it.
+    pub(crate) fn push(&mut self, record: &mut Record, change: Change) {
+        if let Some(place) = &change.after {
+            record.place = place.clone();
+        }
+        if let Some(content) = &change.content {
+            record.content = content.clone();
+        }
+        match self.by_id.get(&change.id()) {
+            None => {
+                self.by_id.insert(change.id(), self.list.len());
+                self.list.push(change);
+            }
+            Some(index) => {
+                let earlier = &mut self.list[*index];
+                earlier.after = change.after;
+                earlier.attempt = change.attempt.or(earlier.attempt.take());
+                earlier.content = change.content.or(earlier.content.take());
+                earlier.payload = change.payload.or(earlier.payload.take());
+            }
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Change] {
+        &self.list
+    }
 }
 
 /// Changes, sorted by the statements that write them.

@@ -66,6 +66,13 @@ pub(crate) struct Pick {
     pub max: usize,
 }
 
+impl Pick {
+    /// The lanes of which every task is wanted: there a category finds nothing more.
+    pub(crate) fn whole_lanes(&self) -> Vec<&str> {
+        self.lanes.iter().filter(|lane| !lane.plain_only).map(|lane| lane.lane.as_str()).collect()
+    }
+}
+
 /// One lane of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PickLane {

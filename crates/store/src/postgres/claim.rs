@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use taskwheel_model::{ExecId, TaskId, Time};
 
 /// `$1` now, `$2` most, `$3` lanes, `$4` whether only tasks without a category of their own, by lane, `$5` marks by lane and rank,
-/// `$6` categories, `$7` paused types, `$8` host, `$9` creator, `$10` tenant.
+/// `$6` categories, `$7` paused types, `$8` host, `$9` creator, `$10` tenant, `$11` the lanes that are looked into whole.
 const PICK: &str = "
 SELECT y.id, y.tenant, y.type, y.lane, y.rank, y.due, y.expire_at, y.round, y.attempts, y.error_count, y.checkpoint,
        y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms
@@ -30,7 +30,7 @@ FROM (
       SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
         SELECT w.* FROM task_waiting w
         WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
-          AND NOT w.lane = ANY($3) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
+          AND NOT w.lane = ANY($11::text[]) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
         ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z) x
     ORDER BY x.due, x.id LIMIT $2) q
   LIMIT $2) y
@@ -59,6 +59,7 @@ pub(super) async fn pick(connection: &mut PgConnection, pick: &Pick, now: Time) 
         .bind(&pick.host)
         .bind(&pick.creator)
         .bind(&pick.tenant)
+        .bind(pick.whole_lanes())
         .fetch_all(connection)
         .await
         .map_err(fault)?;

@@ -49,6 +49,8 @@ pub async fn open(options: &Options) -> Result<impl Store> {
         PgPoolOptions::new()
             .max_connections(max)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A connection that died is found when its transaction begins, without a round trip for each that did not.
+            .test_before_acquire(false)
             .after_connect(move |connection, _| Box::pin(async move { connection.execute(settings).await.map(drop) }))
             .connect_lazy_with(connect.clone())
     };
@@ -129,8 +131,7 @@ async fn attempt<T, F>(pool: &PgPool, clock: &Clock, repeat: Repeat, work: &F) -
 where
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
 {
-    let mut lease = Lease { connection: pool.acquire().await.map_err(fault)?, clean: false };
-    let now = read_clock(&mut lease.connection, "BEGIN; ").await?;
+    let (mut lease, now) = begin(pool).await?;
     let now = clock.fixed().map_or(now, Time);
     let mut session = PgSession { connection: &mut lease.connection, now };
     let answer = work(&mut session).await;
@@ -144,6 +145,19 @@ where
             (fault, _) => fault,
         }),
         (Err(fault), _) => Err(fault),
+    }
+}
+
+/// Begins a transaction on a connection that lives. After a restart of the server all idle ones are dead: each is tried
+/// and thrown away, until the pool makes a new one or says why it cannot.
+async fn begin(pool: &PgPool) -> Attempted<(Lease, Time)> {
+    let mut dead = 0;
+    loop {
+        let mut lease = Lease { connection: pool.acquire().await.map_err(fault)?, clean: false };
+        match read_clock(&mut lease.connection, "BEGIN; ").await {
+            Err(Fault::Again(_)) if dead < pool.options().get_max_connections() => dead += 1,
+            now => return Ok((lease, now?)),
+        }
     }
 }
 
@@ -180,11 +194,9 @@ fn fault(error: sqlx::Error) -> Fault {
             }
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::WorkerCrashed => Fault::Again(error.to_string()),
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Again(error.to_string()),
+        // It was waited for long enough.
+        sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),
         _ => Fault::Final(StoreError::Database(error.to_string())),
     }
 }

@@ -114,14 +114,27 @@ impl Query {
         let mut writer = Writer::new(self.dialect);
         writer.push(" FROM (");
         self.candidates(&mut writer, self.scan_max());
-        writer.push(") c JOIN task t ON t.id = c.id LEFT JOIN task_waiting w ON w.id = t.id LEFT JOIN task_running r ON r.id = t.id \
-                     LEFT JOIN task_history h ON h.id = t.id");
+        writer.push(self.whole_rows());
+        writer.push(
+            " LEFT JOIN task_waiting w ON w.id = t.id LEFT JOIN task_running r ON r.id = t.id \
+             LEFT JOIN task_history h ON h.id = t.id",
+        );
         writer.push(joins);
         writer.push(" WHERE 1 = 1");
         self.conditions(&mut writer);
         self.order(&mut writer, "t.");
         writer.push(" LIMIT ").number(self.search.limit as i64 + 1);
         writer.statement
+    }
+
+    /// Joins the candidates with their tasks, and says that the candidates come first: a planner that starts from `task`
+    /// would walk all of it.
+    fn whole_rows(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Postgres => ") c JOIN task t ON t.id = c.id",
+            Dialect::Sqlite => ") c CROSS JOIN task t ON t.id = c.id",
+            Dialect::Mysql => ") c STRAIGHT_JOIN task t ON t.id = c.id",
+        }
     }
 
     /// The last candidate, where the driver was stopped at its bound.
@@ -132,7 +145,7 @@ impl Query {
         let mut writer = Writer::new(self.dialect);
         writer.push(" FROM (");
         self.candidates(&mut writer, self.scan_max());
-        writer.push(") c JOIN task t ON t.id = c.id");
+        writer.push(self.whole_rows());
         self.order(&mut writer, "t.");
         writer.push(" LIMIT 1 OFFSET ").number(self.scan_max() as i64 - 1);
         Some(writer.statement)

@@ -6,7 +6,7 @@ use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use crate::options::Dialect;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest, Edit};
-use crate::rows::{Change, ContentRow, Place, Record};
+use crate::rows::{Change, Changes, ContentRow, Place, Record};
 use crate::search::{Cursor, Search, Sort};
 use crate::session::{Attempted, Session};
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ pub(super) async fn act(
     let workers = session.workers().await?;
     let hosts = Hosts::new(&workers, &types, now);
     let mut keys = HashSet::new();
-    let mut changes = Vec::new();
+    let mut changes = Changes::default();
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(record) = records.get_mut(id).filter(|record| of_tenant(record, tenant)) else {
@@ -49,16 +49,15 @@ pub(super) async fn act(
             answers.push(Acted::UniqueKeyTaken(status));
             continue;
         }
-        if let Some(place) = &change.after {
-            record.place = place.clone();
-            answers.push(Acted::Changed(record.life().status()));
-        } else {
-            answers.push(Acted::Changed(status));
+        let removed = change.after.is_none();
+        changes.push(record, change);
+        answers.push(Acted::Changed(if removed { status } else { record.life().status() }));
+        if removed {
+            records.remove(id);
         }
-        changes.push(change);
     }
-    session.write(&changes).await?;
-    Ok((answers, changes.iter().filter_map(step::lane_due).collect()))
+    session.write(changes.as_slice()).await?;
+    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect()))
 }
 
 pub(super) async fn bulk(

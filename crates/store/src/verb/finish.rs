@@ -8,7 +8,7 @@ use super::renew::{free, load, of_tenant};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use super::{Memory, Types};
-use crate::rows::{Place, Record};
+use crate::rows::{Changes, Place, Record};
 use crate::session::{Attempted, Done, Session};
 use crate::worker::{Report, Reported};
 use std::collections::{HashMap, HashSet};
@@ -89,7 +89,7 @@ async fn decide_rest(
     let mut ends: HashMap<_, _> = logged.into_iter().map(|(id, exec_id, outcome)| ((id, exec_id), outcome)).collect();
     ends.extend(records.values().filter_map(end_in_history));
 
-    let (mut changes, mut callers) = (Vec::new(), HashSet::new());
+    let (mut changes, mut callers) = (Changes::default(), HashSet::new());
     let mut answers = Vec::with_capacity(reports.len());
     for report in reports {
         let known = records.get_mut(&report.id).filter(|record| of_tenant(record, report.tenant.as_deref()));
@@ -106,24 +106,25 @@ async fn decide_rest(
                     callers.extend(row.worker_id.clone().filter(|_| row.heartbeat_ms.is_some()));
                 }
                 let change = step::change(record, &step, &leaving(report), &hosts, now);
-                record.place = change.after.clone().unwrap_or(record.place.clone());
-                changes.push(change);
+                changes.push(record, change);
                 ends.insert((report.id, report.exec_id), report.outcome);
                 answers.push(Reported::Accepted(step.life.status()));
             }
             Err(refusal) => {
                 let status = record.life().status();
-                if refusal == Refusal::Cancelled {
-                    changes.extend(free(record, report.exec_id, now));
+                if refusal == Refusal::Cancelled
+                    && let Some(change) = free(record, report.exec_id, now)
+                {
+                    changes.push(record, change);
                 }
                 let repeated = ends.get(&(report.id, report.exec_id)) == Some(&report.outcome);
                 answers.push(if repeated { Reported::Accepted(status) } else { Reported::Superseded(Some(status)) });
             }
         }
     }
-    session.write(&changes).await?;
+    session.write(changes.as_slice()).await?;
     session.seen(&callers.into_iter().collect::<Vec<_>>()).await?;
-    Ok((answers, changes.iter().filter_map(step::lane_due).collect()))
+    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect()))
 }
 
 /// How the last execution of a finished task ended.

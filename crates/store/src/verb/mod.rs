@@ -15,9 +15,10 @@ mod types;
 mod watermark;
 mod workers;
 
-pub(crate) use submit::submit_on;
+pub(crate) use submit::{Plan, submit_on, unique_keys};
 pub(crate) use types::Types;
 
+use crate::coalesce::Coalescer;
 use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
@@ -35,12 +36,30 @@ use watermark::{LaneDue, Watermarks};
 use workers::WorkerCache;
 
 /// A store on a SQL database.
+///
+/// Calls of the four verbs that workers and submitters make all day are coalesced; large ones are batches already.
 pub(crate) struct SqlStore<D> {
+    core: Arc<Core<D>>,
+    submits: Coalescer<NewTask, Submitted>,
+    claims: Coalescer<ClaimRequest, Vec<ClaimedTask>>,
+    renews: Coalescer<(Vec<String>, Vec<Renewal>), Vec<Renewed>>,
+    finishes: Coalescer<Report, Reported>,
+}
+
+/// The verbs as they run, one transaction each.
+struct Core<D> {
     database: D,
     dialect: Dialect,
     keep_success: bool,
     memory: Arc<Memory>,
 }
+
+/// Most items in a coalesced batch; a call with as many is not coalesced.
+const COALESCED_ITEMS_MAX: usize = 500;
+/// Most claims in a coalesced batch: they run one after the other in it.
+const COALESCED_CLAIMS_MAX: usize = 32;
+/// A claim for as many tasks is a batch by itself.
+const COALESCED_CLAIM_TASKS_MAX: usize = 50;
 
 /// What a store remembers to be faster. All of it can be thrown away at any time.
 #[derive(Default)]
@@ -52,7 +71,27 @@ struct Memory {
 
 impl<D: Database> SqlStore<D> {
     pub(crate) fn new(database: D, dialect: Dialect, options: &Options) -> SqlStore<D> {
-        SqlStore { database, dialect, keep_success: options.keep_success, memory: Arc::default() }
+        let core = Arc::new(Core { database, dialect, keep_success: options.keep_success, memory: Arc::default() });
+        let (submit, claim, renew, finish) = (core.clone(), core.clone(), core.clone(), core.clone());
+        SqlStore {
+            submits: Coalescer::new(COALESCED_ITEMS_MAX, move |tasks| {
+                let core = submit.clone();
+                Box::pin(async move { core.submit(tasks).await })
+            }),
+            claims: Coalescer::new(COALESCED_CLAIMS_MAX, move |requests| {
+                let core = claim.clone();
+                Box::pin(async move { core.claim(requests).await })
+            }),
+            renews: Coalescer::new(COALESCED_ITEMS_MAX, move |calls| {
+                let core = renew.clone();
+                Box::pin(async move { core.renew(calls).await })
+            }),
+            finishes: Coalescer::new(COALESCED_ITEMS_MAX, move |reports| {
+                let core = finish.clone();
+                Box::pin(async move { core.finish(reports).await })
+            }),
+            core,
+        }
     }
 }
 
@@ -63,6 +102,154 @@ impl<D: Database> Store for SqlStore<D> {
         for (index, task) in tasks.iter().enumerate() {
             task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
         }
+        if tasks.len() >= COALESCED_ITEMS_MAX { self.core.submit(tasks).await } else { self.submits.call(tasks).await }
+    }
+
+    async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
+        check_each(&requests, ClaimRequest::validate)?;
+        if requests.iter().map(|request| request.max).sum::<usize>() >= COALESCED_CLAIM_TASKS_MAX {
+            self.core.claim(requests).await
+        } else {
+            self.claims.call(requests).await
+        }
+    }
+
+    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
+        check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
+        check_each(&items, Renewal::validate)?;
+        let mut answers = self.renews.call(vec![(workers, items)]).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
+    async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        check_batch("items", reports.len(), limits::REPORT_BATCH_MAX)?;
+        check_each(&reports, Report::validate)?;
+        if reports.len() >= COALESCED_ITEMS_MAX {
+            self.core.finish(reports).await
+        } else {
+            self.finishes.call(reports).await
+        }
+    }
+
+    async fn rescue(&self) -> Result<Rescued> {
+        let memory = self.core.memory.clone();
+        let work = self.core.database.transact(Repeat::Harmless, move |session| {
+            let memory = memory.clone();
+            Box::pin(async move { rescue::rescue(session, &memory).await })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>> {
+        let types = Arc::new(types);
+        self.core
+            .database
+            .read(move |session| {
+                let types = types.clone();
+                Box::pin(async move { session.upcoming(&types, until, max).await })
+            })
+            .await
+    }
+
+    async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
+        check_batch("ids", ids.len(), limits::CHUNK_ROWS_MAX)?;
+        action.validate().map_err(StoreError::field)?;
+        let (memory, input) = (self.core.memory.clone(), Arc::new((tenant, ids, action)));
+        let work = self.core.database.transact(Repeat::Harmful, move |session| {
+            let (memory, input) = (memory.clone(), input.clone());
+            Box::pin(async move { act::act(session, &memory, input.0.as_deref(), &input.1, &input.2).await })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk> {
+        request.filter.validate().map_err(StoreError::field)?;
+        request.action.validate().map_err(StoreError::field)?;
+        let (memory, request, dialect) = (self.core.memory.clone(), Arc::new(request), self.core.dialect);
+        let work = self.core.database.transact(Repeat::Harmful, move |session| {
+            let (memory, request) = (memory.clone(), request.clone());
+            Box::pin(async move { act::bulk(session, &memory, dialect, &request).await })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn get(&self, tenant: Option<String>, id: TaskId) -> Result<Option<TaskDetail>> {
+        let memory = self.core.memory.clone();
+        let found = self
+            .core
+            .database
+            .read(move |session| {
+                let memory = memory.clone();
+                Box::pin(async move { read::get(session, &memory, id).await })
+            })
+            .await?;
+        Ok(found.filter(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant)))
+    }
+
+    async fn list(&self, listing: Listing) -> Result<Page> {
+        listing.validate().map_err(StoreError::field)?;
+        let (memory, listing, dialect) = (self.core.memory.clone(), Arc::new(listing), self.core.dialect);
+        self.core
+            .database
+            .read(move |session| {
+                let (memory, listing) = (memory.clone(), listing.clone());
+                Box::pin(async move { read::list(session, &memory, dialect, &listing).await })
+            })
+            .await
+    }
+
+    async fn counts(&self, tenant: Option<String>) -> Result<Vec<Count>> {
+        let tenant = Arc::new(tenant);
+        self.core
+            .database
+            .read(move |session| {
+                let tenant = tenant.clone();
+                Box::pin(async move { session.counts(tenant.as_deref()).await })
+            })
+            .await
+    }
+
+    async fn highest_id(&self) -> Result<TaskId> {
+        self.core.database.read(|session| Box::pin(async move { session.highest_id().await })).await
+    }
+
+    async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType> {
+        settings.validate().map_err(StoreError::field)?;
+        self.core.change_type(task_type, Some(settings), None).await
+    }
+
+    async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
+        self.core.change_type(task_type, None, Some(paused)).await
+    }
+
+    async fn types(&self) -> Result<Vec<TaskType>> {
+        self.core.database.read(|session| Box::pin(async move { session.types().await })).await
+    }
+
+    async fn workers(&self) -> Result<Vec<Worker>> {
+        self.core.database.read(|session| Box::pin(async move { session.workers().await })).await
+    }
+
+    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {
+        self.core.database.read(move |session| Box::pin(async move { read::outlived(session, &retention).await })).await
+    }
+
+    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64> {
+        let acted = self.act(None, ids, Action::Delete).await?;
+        Ok(acted.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64)
+    }
+
+    async fn inspect(&self) -> Result<Inspection> {
+        self.core.database.read(|session| Box::pin(async move { session.inspect().await })).await
+    }
+
+    async fn contradictions(&self) -> Result<u64> {
+        self.core.database.read(|session| Box::pin(async move { session.contradictions().await })).await
+    }
+}
+
+impl<D: Database> Core<D> {
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         // With a unique key on each task a second try finds the first one's tasks.
         let repeat =
             if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
@@ -79,7 +266,6 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
-        check_each(&requests, ClaimRequest::validate)?;
         let (memory, requests) = (self.memory.clone(), Arc::new(requests));
         self.database
             .transact(Repeat::Harmful, move |session| {
@@ -95,21 +281,22 @@ impl<D: Database> Store for SqlStore<D> {
             .await
     }
 
-    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
-        check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
-        check_each(&items, Renewal::validate)?;
-        let (memory, input) = (self.memory.clone(), Arc::new((workers, items)));
+    async fn renew(&self, calls: Vec<(Vec<String>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
+        let (memory, calls) = (self.memory.clone(), Arc::new(calls));
         self.database
             .transact(Repeat::Harmless, move |session| {
-                let (memory, input) = (memory.clone(), input.clone());
-                Box::pin(async move { renew::renew(session, &memory, &input.0, &input.1).await })
+                let (memory, calls) = (memory.clone(), calls.clone());
+                Box::pin(async move {
+                    let workers: Vec<_> = calls.iter().flat_map(|(workers, _)| workers.iter().cloned()).collect();
+                    let items: Vec<_> = calls.iter().flat_map(|(_, items)| items.iter()).collect();
+                    let mut answers = renew::renew(session, &memory, &workers, &items).await?.into_iter();
+                    Ok(calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect())
+                })
             })
             .await
     }
 
     async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
-        check_batch("items", reports.len(), limits::REPORT_BATCH_MAX)?;
-        check_each(&reports, Report::validate)?;
         let (memory, reports, keep) = (self.memory.clone(), Arc::new(reports), self.keep_success);
         let work = self.database.transact(Repeat::Harmless, move |session| {
             let (memory, reports) = (memory.clone(), reports.clone());
@@ -118,120 +305,6 @@ impl<D: Database> Store for SqlStore<D> {
         self.made_due(work).await
     }
 
-    async fn rescue(&self) -> Result<Rescued> {
-        let memory = self.memory.clone();
-        let work = self.database.transact(Repeat::Harmless, move |session| {
-            let memory = memory.clone();
-            Box::pin(async move { rescue::rescue(session, &memory).await })
-        });
-        self.made_due(work).await
-    }
-
-    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>> {
-        let types = Arc::new(types);
-        self.database
-            .read(move |session| {
-                let types = types.clone();
-                Box::pin(async move { session.upcoming(&types, until, max).await })
-            })
-            .await
-    }
-
-    async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
-        check_batch("ids", ids.len(), limits::CHUNK_ROWS_MAX)?;
-        action.validate().map_err(StoreError::field)?;
-        let (memory, input) = (self.memory.clone(), Arc::new((tenant, ids, action)));
-        let work = self.database.transact(Repeat::Harmful, move |session| {
-            let (memory, input) = (memory.clone(), input.clone());
-            Box::pin(async move { act::act(session, &memory, input.0.as_deref(), &input.1, &input.2).await })
-        });
-        self.made_due(work).await
-    }
-
-    async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk> {
-        request.filter.validate().map_err(StoreError::field)?;
-        request.action.validate().map_err(StoreError::field)?;
-        let (memory, request, dialect) = (self.memory.clone(), Arc::new(request), self.dialect);
-        let work = self.database.transact(Repeat::Harmful, move |session| {
-            let (memory, request) = (memory.clone(), request.clone());
-            Box::pin(async move { act::bulk(session, &memory, dialect, &request).await })
-        });
-        self.made_due(work).await
-    }
-
-    async fn get(&self, tenant: Option<String>, id: TaskId) -> Result<Option<TaskDetail>> {
-        let memory = self.memory.clone();
-        let found = self
-            .database
-            .read(move |session| {
-                let memory = memory.clone();
-                Box::pin(async move { read::get(session, &memory, id).await })
-            })
-            .await?;
-        Ok(found.filter(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant)))
-    }
-
-    async fn list(&self, listing: Listing) -> Result<Page> {
-        listing.validate().map_err(StoreError::field)?;
-        let (memory, listing, dialect) = (self.memory.clone(), Arc::new(listing), self.dialect);
-        self.database
-            .read(move |session| {
-                let (memory, listing) = (memory.clone(), listing.clone());
-                Box::pin(async move { read::list(session, &memory, dialect, &listing).await })
-            })
-            .await
-    }
-
-    async fn counts(&self, tenant: Option<String>) -> Result<Vec<Count>> {
-        let tenant = Arc::new(tenant);
-        self.database
-            .read(move |session| {
-                let tenant = tenant.clone();
-                Box::pin(async move { session.counts(tenant.as_deref()).await })
-            })
-            .await
-    }
-
-    async fn highest_id(&self) -> Result<TaskId> {
-        self.database.read(|session| Box::pin(async move { session.highest_id().await })).await
-    }
-
-    async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType> {
-        settings.validate().map_err(StoreError::field)?;
-        self.change_type(task_type, Some(settings), None).await
-    }
-
-    async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
-        self.change_type(task_type, None, Some(paused)).await
-    }
-
-    async fn types(&self) -> Result<Vec<TaskType>> {
-        self.database.read(|session| Box::pin(async move { session.types().await })).await
-    }
-
-    async fn workers(&self) -> Result<Vec<Worker>> {
-        self.database.read(|session| Box::pin(async move { session.workers().await })).await
-    }
-
-    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {
-        self.database.read(move |session| Box::pin(async move { read::outlived(session, &retention).await })).await
-    }
-
-    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64> {
-        let acted = self.act(None, ids, Action::Delete).await?;
-        Ok(acted.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64)
-    }
-
-    async fn inspect(&self) -> Result<Inspection> {
-        self.database.read(|session| Box::pin(async move { session.inspect().await })).await
-    }
-
-    async fn contradictions(&self) -> Result<u64> {
-        self.database.read(|session| Box::pin(async move { session.contradictions().await })).await
-    }
-}
-
-impl<D: Database> SqlStore<D> {
     /// Lets claims see what a verb made due, once it is committed.
     async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
         let (answer, dues) = work.await?;

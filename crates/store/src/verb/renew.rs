@@ -1,7 +1,7 @@
 //! Renew: executions that their workers keep.
 
 use super::Memory;
-use crate::rows::{Change, Place, Record};
+use crate::rows::{Change, Changes, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::worker::{Renewal, Renewed};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ pub(super) async fn renew(
     session: &mut dyn Session,
     memory: &Memory,
     workers: &[String],
-    items: &[Renewal],
+    items: &[&Renewal],
 ) -> Attempted<Vec<Renewed>> {
     memory.workers.seen(session, workers).await?;
     if items.is_empty() {
@@ -19,7 +19,7 @@ pub(super) async fn renew(
     }
     let (now, types) = (session.now(), memory.types.get(session).await?);
     let mut records = load(session, items.iter().map(|item| item.id)).await?;
-    let mut changes = Vec::new();
+    let mut changes = Changes::default();
     let mut answers = Vec::with_capacity(items.len());
     for item in items {
         let known = records.get_mut(&item.id).filter(|record| of_tenant(record, item.tenant.as_deref()));
@@ -32,20 +32,21 @@ pub(super) async fn renew(
             Ok(step) => {
                 let (change, lease_until) = keep(record, &step.life, item, now);
                 if let Some(change) = change {
-                    record.place = change.after.clone().unwrap_or(record.place.clone());
-                    changes.push(change);
+                    changes.push(record, change);
                 }
                 answers.push(Renewed::Ok(lease_until));
             }
             Err(Refusal::Cancelled) => {
-                changes.extend(free(record, item.exec_id, now));
+                if let Some(change) = free(record, item.exec_id, now) {
+                    changes.push(record, change);
+                }
                 answers.push(Renewed::Cancelled);
             }
             Err(_) if was_cancelled(record, item.exec_id) => answers.push(Renewed::Cancelled),
             Err(_) => answers.push(Renewed::Superseded),
         }
     }
-    session.write(&changes).await?;
+    session.write(changes.as_slice()).await?;
     Ok(answers)
 }
 

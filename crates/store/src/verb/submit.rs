@@ -5,7 +5,7 @@ use crate::session::{Attempted, Insert, Session};
 use crate::task::Submitted;
 use std::collections::HashMap;
 use taskwheel_model::submit::RunAt;
-use taskwheel_model::{NewTask, Slot, Time, limits};
+use taskwheel_model::{NewTask, Slot, TaskId, Time, limits};
 
 /// Inserts tasks in an open transaction. A task whose unique key is live answers the task that has it; of two tasks in
 /// the batch with the same key the first is inserted.
@@ -14,37 +14,66 @@ pub(crate) async fn submit_on(
     tasks: &[NewTask],
     types: &Types,
 ) -> Attempted<Vec<Submitted>> {
-    let now = session.now();
-    let keys: Vec<_> = tasks.iter().filter_map(unique).collect();
+    let keys = unique_keys(tasks);
     let live = if keys.is_empty() { Vec::new() } else { session.live_unique(&keys).await? };
-    let mut holders: HashMap<_, _> =
-        keys.into_iter().zip(live).filter_map(|(key, id)| id.map(|id| (key, Holder::Live(id)))).collect();
+    let plan = Plan::of(tasks, &keys, live, types, session.now());
+    let ids = session.insert(&plan.inserts).await?;
+    Ok(plan.answers(&ids))
+}
 
-    let mut inserts = Vec::with_capacity(tasks.len());
-    let mut answers = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        let holder = unique(task).and_then(|key| holders.get(&key).copied());
-        answers.push(holder.unwrap_or(Holder::New(inserts.len())));
-        if holder.is_none() {
-            if let Some(key) = unique(task) {
-                holders.insert(key, Holder::Batch(inserts.len()));
+/// The unique keys of tasks that have one, as (tenant, type, key).
+pub(crate) fn unique_keys(tasks: &[NewTask]) -> Vec<(&str, &str, &str)> {
+    tasks.iter().filter_map(unique).collect()
+}
+
+/// What a submit does, once it is known which unique keys are live.
+pub(crate) struct Plan {
+    /// The tasks to insert.
+    pub(crate) inserts: Vec<Insert>,
+    /// For each task that was submitted, who answers for it.
+    holders: Vec<Holder>,
+}
+
+impl Plan {
+    pub(crate) fn of(
+        tasks: &[NewTask],
+        keys: &[(&str, &str, &str)],
+        live: Vec<Option<TaskId>>,
+        types: &Types,
+        now: Time,
+    ) -> Plan {
+        let mut known: HashMap<_, _> =
+            keys.iter().copied().zip(live).filter_map(|(key, id)| id.map(|id| (key, Holder::Live(id)))).collect();
+        let mut inserts = Vec::with_capacity(tasks.len());
+        let mut holders = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let holder = unique(task).and_then(|key| known.get(&key).copied());
+            holders.push(holder.unwrap_or(Holder::New(inserts.len())));
+            if holder.is_none() {
+                if let Some(key) = unique(task) {
+                    known.insert(key, Holder::Batch(inserts.len()));
+                }
+                inserts.push(settle(task, types, now));
             }
-            inserts.push(settle(task, types, now));
         }
+        Plan { inserts, holders }
     }
-    let ids = session.insert(&inserts).await?;
-    let answer = |holder: Holder| match holder {
-        Holder::Live(id) => Submitted { id, created: false },
-        Holder::Batch(index) => Submitted { id: ids[index], created: false },
-        Holder::New(index) => Submitted { id: ids[index], created: true },
-    };
-    Ok(answers.into_iter().map(answer).collect())
+
+    /// The answers, with the ids that the inserts got.
+    pub(crate) fn answers(self, ids: &[TaskId]) -> Vec<Submitted> {
+        let answer = |holder: Holder| match holder {
+            Holder::Live(id) => Submitted { id, created: false },
+            Holder::Batch(index) => Submitted { id: ids[index], created: false },
+            Holder::New(index) => Submitted { id: ids[index], created: true },
+        };
+        self.holders.into_iter().map(answer).collect()
+    }
 }
 
 /// Who has a unique key: a task that was live before, an earlier one of the batch, or the task itself.
 #[derive(Clone, Copy)]
 enum Holder {
-    Live(taskwheel_model::TaskId),
+    Live(TaskId),
     Batch(usize),
     New(usize),
 }

@@ -5,7 +5,7 @@
 use crate::session::{Attempted, Session};
 use crate::verbs::TaskType;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::TypeSettings;
 
@@ -39,23 +39,42 @@ impl Types {
 }
 
 #[derive(Default)]
-pub(super) struct TypeCache(Mutex<Option<(Instant, Arc<Types>)>>);
+pub(super) struct TypeCache(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    known: Option<(Instant, Arc<Types>)>,
+    /// Counts the changes made here, so that a list that was read before one is not remembered after it.
+    changes: u64,
+}
 
 impl TypeCache {
     pub(super) async fn get(&self, session: &mut dyn Session) -> Attempted<Arc<Types>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((read_at, types)) = known
-            && read_at.elapsed() < FRESH
-        {
-            return Ok(types);
-        }
-        let read_at = Instant::now();
+        let (read_at, changes) = {
+            let cached = self.lock();
+            if let Some((read_at, types)) = &cached.known
+                && read_at.elapsed() < FRESH
+            {
+                return Ok(types.clone());
+            }
+            (Instant::now(), cached.changes)
+        };
         let types = Arc::new(Types::new(session.types().await?));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((read_at, types.clone()));
+        let mut cached = self.lock();
+        if cached.changes == changes {
+            cached.known = Some((read_at, types.clone()));
+        }
         Ok(types)
     }
 
+    /// To be called after a change is committed.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut cached = self.lock();
+        cached.known = None;
+        cached.changes += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

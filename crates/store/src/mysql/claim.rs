@@ -1,0 +1,435 @@
+//! Claim on MySQL and MariaDB.
+//!
+//! Each rank of each lane is a range of the primary key of its own, cut off at now. So neither future tasks of a high
+//! priority nor due tasks of other types are ever looked at, and `FOR UPDATE SKIP LOCKED` locks the very rows it answers.
+//!
+//! 1. A probe that locks nothing tells which ranks of which lanes have something due. Most have nothing.
+//! 2. Rank by rank, rows are locked until there are enough. Where one lane alone has something due in a rank, that is one
+//!    locking read of its range. Where several have, or where another index finds the rows (a tenant's, a category's),
+//!    the earliest keys are read without locks and then locked one by one by primary key: a locking read of each range
+//!    would lock far more than is taken, and rows locked by way of two indexes make deadlocks.
+//! 3. The content is read from `task`, unlocked: it does not change while its waiting row is locked.
+
+use super::fault;
+use super::rows::json;
+use crate::StoreError;
+use crate::session::{Attempted, Pick, PickLane, Picked, Start, Starter};
+use serde::Serialize;
+use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
+use sqlx::{QueryBuilder, Row};
+use std::collections::HashMap;
+use taskwheel_model::{ExecId, TaskId, Time};
+use uuid::fmt::Hyphenated;
+
+const RANKS: usize = 9;
+/// Up to so many sources are probed each by its own bounds, marks included. More are looked up in one join, which costs
+/// less for each but starts at the head of each range.
+const PROBED_BY_BOUNDS_MAX: usize = 16;
+/// Most ranges in one statement.
+const RANGES_MAX: usize = 100;
+/// Fewest keys to read of each of several ranges.
+const KEYS_MIN: usize = 8;
+
+/// The primary key of a waiting task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Key {
+    lane: String,
+    rank: i16,
+    due: i64,
+    id: i64,
+}
+
+impl Key {
+    pub(super) fn of(task: &Picked) -> Key {
+        Key { lane: task.lane.clone(), rank: task.rank, due: task.due.0, id: task.id.0 }
+    }
+
+    pub(super) fn new(lane: &str, rank: i16, due: Time, id: TaskId) -> Key {
+        Key { lane: lane.to_owned(), rank, due: due.0, id: id.0 }
+    }
+}
+
+/// Keys as a table, and its join with the waiting rows that have them.
+macro_rules! keys_join_waiting {
+    () => {
+        "JSON_TABLE(?, '$[*]' COLUMNS (lane VARCHAR(265) PATH '$.lane', `rank` SMALLINT PATH '$.rank',
+           due BIGINT PATH '$.due', id BIGINT PATH '$.id')) n
+         STRAIGHT_JOIN task_waiting w FORCE INDEX (PRIMARY)
+         ON w.lane = n.lane AND w.`rank` = n.`rank` AND w.due = n.due AND w.id = n.id"
+    };
+}
+pub(super) use keys_join_waiting;
+
+macro_rules! columns {
+    () => {
+        "SELECT w.id, w.tenant, w.type, w.lane, w.`rank`, w.due, w.expire_at, w.round, w.attempts, w.error_count,
+         w.checkpoint, w.category, w.creator"
+    };
+}
+
+/// Where a claim finds tasks: a lane, or a category that tasks name themselves.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Lane(&'a PickLane),
+    Category(&'a str),
+}
+
+struct Claim<'a> {
+    connection: &'a mut MySqlConnection,
+    pick: &'a Pick,
+    now: Time,
+    /// Lanes whose tasks are all wanted, so that no category need find them.
+    whole_lanes: Vec<&'a str>,
+}
+
+pub(super) async fn pick(connection: &mut MySqlConnection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
+    let whole_lanes = pick.lanes.iter().filter(|lane| !lane.plain_only).map(|lane| lane.lane.as_str()).collect();
+    let mut claim = Claim { connection, pick, now, whole_lanes };
+    let mut picked = Vec::new();
+    for (rank, sources) in claim.probe().await?.into_iter().enumerate() {
+        let wanted = pick.max - picked.len();
+        if wanted == 0 {
+            break;
+        }
+        let mut locked = match &sources[..] {
+            [] => continue,
+            [lane @ Source::Lane(_)] if pick.tenant.is_none() => claim.lock_range(*lane, rank, wanted).await?,
+            _ => claim.lock_earliest(&sources, rank, wanted).await?,
+        };
+        locked.sort_unstable_by_key(|task| (task.due, task.id));
+        picked.extend(locked);
+    }
+    read_content(claim.connection, &mut picked).await?;
+    Ok(picked)
+}
+
+impl<'a> Claim<'a> {
+    /// By rank, the sources that have something due.
+    async fn probe(&mut self) -> Attempted<[Vec<Source<'a>>; RANKS]> {
+        let lanes: Vec<_> = self.pick.lanes.iter().map(Source::Lane).collect();
+        let categories: Vec<_> = self.pick.categories.iter().map(|name| Source::Category(name)).collect();
+        let mut due = [const { Vec::new() }; RANKS];
+        if lanes.len() + categories.len() <= PROBED_BY_BOUNDS_MAX {
+            self.probe_by_bounds(&[lanes, categories].concat(), &mut due).await?;
+        } else {
+            self.probe_by_name(&lanes, &mut due).await?;
+            self.probe_by_name(&categories, &mut due).await?;
+        }
+        Ok(due)
+    }
+
+    async fn probe_by_bounds(&mut self, sources: &[Source<'a>], due: &mut [Vec<Source<'a>>; RANKS]) -> Attempted<()> {
+        let mut query = QueryBuilder::new("SELECT ");
+        for rank in 0..RANKS {
+            for (place, source) in sources.iter().enumerate() {
+                query.push(if rank + place == 0 { "EXISTS (SELECT 1" } else { ", EXISTS (SELECT 1" });
+                self.push_range(&mut query, *source, rank, None);
+                query.push(")");
+            }
+        }
+        let row = query.build().fetch_one(&mut *self.connection).await.map_err(fault)?;
+        for (rank, due) in due.iter_mut().enumerate() {
+            for (place, source) in sources.iter().enumerate() {
+                if row.try_get::<i64, _>(rank * sources.len() + place).map_err(fault)? != 0 {
+                    due.push(*source);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up the first task of each rank: with a million future tasks in it that is still one row.
+    async fn probe_by_name(&mut self, sources: &[Source<'a>], due: &mut [Vec<Source<'a>>; RANKS]) -> Attempted<()> {
+        let Some(first) = sources.first() else { return Ok(()) };
+        let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
+        let mut query = QueryBuilder::new("SELECT n.place, r.`rank`, (SELECT w.due");
+        self.push_index(&mut query, *first);
+        query.push(match first {
+            Source::Lane(_) => "w.lane",
+            Source::Category(_) => "w.category",
+        });
+        query.push(" = n.name AND w.`rank` = r.`rank` ORDER BY w.due LIMIT 1) AS earliest FROM JSON_TABLE(");
+        query.push_bind(json(&names));
+        query.push(
+            ", '$[*]' COLUMNS (place FOR ORDINALITY, name VARCHAR(265) PATH '$')) n STRAIGHT_JOIN (SELECT 0 AS `rank` \
+             UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+             UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8) r HAVING earliest <= ",
+        );
+        query.push_bind(self.now.0);
+        for row in query.build().fetch_all(&mut *self.connection).await.map_err(fault)? {
+            let (place, rank) = (row.try_get::<i64, _>(0).map_err(fault)?, row.try_get::<i64, _>(1).map_err(fault)?);
+            due[rank as usize].push(sources[place as usize - 1]);
+        }
+        Ok(())
+    }
+
+    async fn lock_range(&mut self, lane: Source<'a>, rank: usize, wanted: usize) -> Attempted<Vec<Picked>> {
+        let mut query = QueryBuilder::new(columns!());
+        self.push_range(&mut query, lane, rank, None);
+        self.push_filter(&mut query, lane);
+        query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(wanted as i64).push(" FOR UPDATE SKIP LOCKED");
+        let rows = query.build().fetch_all(&mut *self.connection).await.map_err(fault)?;
+        rows.iter().map(|row| picked(row).map_err(fault)).collect()
+    }
+
+    /// Locks the earliest tasks of several sources. What others have locked is skipped by reading on behind it.
+    async fn lock_earliest(&mut self, sources: &[Source<'a>], rank: usize, wanted: usize) -> Attempted<Vec<Picked>> {
+        let mut locked: Vec<Picked> = Vec::new();
+        let mut after = None;
+        let mut each_max = (2 * wanted / sources.len()).max(KEYS_MIN);
+        loop {
+            let missing = wanted - locked.len();
+            let keys = self.earliest(sources, rank, after, each_max.min(missing), missing).await?;
+            let Some(last) = keys.last() else { return Ok(locked) };
+            after = Some((last.due, last.id));
+            const LOCK: &str = concat!(columns!(), " FROM ", keys_join_waiting!(), " FOR UPDATE SKIP LOCKED");
+            let rows = sqlx::query(LOCK).bind(json(&keys)).fetch_all(&mut *self.connection).await.map_err(fault)?;
+            for row in &rows {
+                locked.push(picked(row).map_err(fault)?);
+            }
+            if locked.len() == wanted {
+                return Ok(locked);
+            }
+            // Where few sources have most of the earliest tasks, the next look is deeper.
+            each_max *= 2;
+        }
+    }
+
+    /// The next keys over all sources, in order, from at most so many of each.
+    async fn earliest(
+        &mut self,
+        sources: &[Source<'a>],
+        rank: usize,
+        after: Option<(i64, i64)>,
+        each_max: usize,
+        max: usize,
+    ) -> Attempted<Vec<Key>> {
+        let mut keys = Vec::new();
+        // Beyond the last key of a source that may have more, nothing can be said yet.
+        let mut known_to = (i64::MAX, i64::MAX);
+        for sources in sources.chunks(RANGES_MAX) {
+            let mut query = QueryBuilder::new("");
+            for (place, source) in sources.iter().enumerate() {
+                query.push(if place == 0 { "(" } else { " UNION ALL (" });
+                query.push(format!("SELECT {place}, w.lane, w.due, w.id"));
+                self.push_range(&mut query, *source, rank, after);
+                self.push_filter(&mut query, *source);
+                query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(each_max as i64).push(")");
+            }
+            let rows = query.build().persistent(false).fetch_all(&mut *self.connection).await.map_err(fault)?;
+            let mut ends = vec![(0, (i64::MIN, i64::MIN)); sources.len()];
+            for row in &rows {
+                let key = key(row, rank).map_err(fault)?;
+                let (count, last) = &mut ends[row.try_get::<i64, _>(0).map_err(fault)? as usize];
+                (*count, *last) = (*count + 1, (*last).max((key.due, key.id)));
+                keys.push(key);
+            }
+            let open = ends.into_iter().filter(|(count, _)| *count == each_max).map(|(_, last)| last);
+            known_to = open.fold(known_to, Ord::min);
+        }
+        keys.retain(|key| (key.due, key.id) <= known_to);
+        keys.sort_unstable_by_key(|key| (key.due, key.id));
+        keys.truncate(max);
+        Ok(keys)
+    }
+
+    /// The table by the index of a source, up to the first condition.
+    fn push_index(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>) {
+        match (source, &self.pick.tenant) {
+            (Source::Category(_), _) => {
+                query.push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_category) WHERE ")
+            }
+            (Source::Lane(_), None) => query.push(" FROM task_waiting w FORCE INDEX (PRIMARY) WHERE "),
+            (Source::Lane(_), Some(tenant)) => query
+                .push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_tenant) WHERE w.tenant = ")
+                .push_bind(tenant)
+                .push(" AND "),
+        };
+    }
+
+    /// One rank of one source, from its mark or behind a key, up to now.
+    fn push_range(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>, rank: usize, after: Option<(i64, i64)>) {
+        self.push_index(query, source);
+        let mark = match source {
+            Source::Lane(lane) => {
+                query.push("w.lane = ");
+                lane.marks[rank]
+            }
+            Source::Category(_) => {
+                query.push("w.category = ");
+                i64::MIN
+            }
+        };
+        query.push_bind(source.name());
+        query.push(format!(" AND w.`rank` = {rank} AND w.due <= ")).push_bind(self.now.0);
+        query.push(" AND w.due >= ").push_bind(after.map_or(mark, |(due, _)| due.max(mark)));
+        if let Some((due, id)) = after {
+            query.push(" AND (w.due > ").push_bind(due).push(" OR w.id > ").push_bind(id).push(")");
+        }
+    }
+
+    /// What a task must be besides being due in a source.
+    fn push_filter(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>) {
+        if let Some(creator) = &self.pick.creator {
+            query.push(" AND w.creator = ").push_bind(creator);
+        }
+        match source {
+            Source::Lane(lane) => {
+                if lane.plain_only {
+                    query.push(" AND w.category IS NULL");
+                }
+            }
+            Source::Category(_) => {
+                query.push(" AND w.lane IN (w.type, CONCAT(w.type, '@', ").push_bind(&self.pick.host).push("))");
+                if let Some(tenant) = &self.pick.tenant {
+                    query.push(" AND w.tenant = ").push_bind(tenant);
+                }
+                push_none_of(query, "w.lane", self.whole_lanes.iter().copied());
+                push_none_of(query, "w.type", self.pick.paused.iter().map(String::as_str));
+            }
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Source::Lane(lane) => &lane.lane,
+            Source::Category(name) => name,
+        }
+    }
+}
+
+fn push_none_of<'n>(query: &mut QueryBuilder<MySql>, column: &str, names: impl Iterator<Item = &'n str>) {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return;
+    }
+    query.push(" AND ").push(column).push(" NOT IN (");
+    let mut list = query.separated(", ");
+    for name in names {
+        list.push_bind(name);
+    }
+    query.push(")");
+}
+
+fn key(row: &MySqlRow, rank: usize) -> sqlx::Result<Key> {
+    Ok(Key { lane: row.try_get(1)?, rank: rank as i16, due: row.try_get(2)?, id: row.try_get(3)? })
+}
+
+fn picked(row: &MySqlRow) -> sqlx::Result<Picked> {
+    Ok(Picked {
+        id: TaskId(row.try_get(0)?),
+        tenant: row.try_get(1)?,
+        task_type: row.try_get(2)?,
+        lane: row.try_get(3)?,
+        rank: row.try_get(4)?,
+        due: Time(row.try_get(5)?),
+        expire_at: row.try_get::<Option<i64>, _>(6)?.map(Time),
+        round: row.try_get::<i32, _>(7)? as u32,
+        attempts: row.try_get::<i32, _>(8)? as u32,
+        error_count: row.try_get::<i32, _>(9)? as u32,
+        checkpoint: row.try_get(10)?,
+        category: row.try_get(11)?,
+        creator: row.try_get(12)?,
+        key: None,
+        payload: None,
+        retry: None,
+        max_attempts: None,
+        timeout_ms: None,
+    })
+}
+
+const CONTENT: &str = "
+SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms
+FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) n STRAIGHT_JOIN task t FORCE INDEX (PRIMARY) ON t.id = n.id";
+
+/// Fills in what `task` says about picked tasks.
+async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -> Attempted<()> {
+    if picked.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = picked.iter().map(|task| task.id).collect();
+    let rows = sqlx::query(CONTENT).bind(json(&ids)).fetch_all(connection).await.map_err(fault)?;
+    let mut places: HashMap<_, _> = picked.iter_mut().map(|task| (task.id, task)).collect();
+    for row in &rows {
+        if let Some(task) = places.remove(&TaskId(row.try_get(0).map_err(fault)?)) {
+            task.key = row.try_get(1).map_err(fault)?;
+            task.payload = row.try_get(2).map_err(fault)?;
+            task.retry = row.try_get(3).map_err(fault)?;
+            task.max_attempts = row.try_get(4).map_err(fault)?;
+            task.timeout_ms = row.try_get(5).map_err(fault)?;
+        }
+    }
+    match places.keys().next() {
+        Some(id) => Err(StoreError::Database(format!("task {id} waits, and is not in the table of tasks")).into()),
+        None => Ok(()),
+    }
+}
+
+/// A task to start, by its key.
+#[derive(Serialize)]
+struct StartRow<'a> {
+    #[serde(flatten)]
+    key: &'a Key,
+    exec_id: ExecId,
+    deadline: Option<Time>,
+    lease_until: Option<Time>,
+    check_at: Time,
+}
+
+const ENTER_RUNNING: &str = "
+INSERT INTO task_running (id, tenant, type, `rank`, due, status, round, attempts, error_count, error_info, checkpoint,
+                          progress, result, expire_at, category, creator, unique_key, affinity, exec_id, worker_id, host,
+                          started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
+SELECT w.id, w.tenant, w.type, w.`rank`, w.due, 2, w.round, w.attempts + 1, w.error_count, w.error_info, w.checkpoint,
+       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.affinity, n.exec_id, ?, ?, ?,
+       n.deadline, ?, 0, n.lease_until, n.check_at, ?
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane VARCHAR(265) PATH '$.lane', `rank` SMALLINT PATH '$.rank',
+  due BIGINT PATH '$.due', id BIGINT PATH '$.id', exec_id CHAR(36) PATH '$.exec_id', deadline BIGINT PATH '$.deadline',
+  lease_until BIGINT PATH '$.lease_until', check_at BIGINT PATH '$.check_at')) n
+STRAIGHT_JOIN task_waiting w FORCE INDEX (PRIMARY)
+ON w.lane = n.lane AND w.`rank` = n.`rank` AND w.due = n.due AND w.id = n.id";
+pub(super) const LEAVE_WAITING: &str = concat!("DELETE w FROM ", keys_join_waiting!());
+
+/// Moves picked tasks from those that wait to those that run. They are locked, so each must be there.
+pub(super) async fn start(
+    connection: &mut MySqlConnection,
+    starter: &Starter,
+    starts: &[Start],
+    keys: &HashMap<TaskId, Key>,
+    now: Time,
+) -> Attempted<()> {
+    let mut rows: Vec<_> = starts
+        .iter()
+        .filter_map(|start| {
+            let Start { exec_id, deadline, lease_until, check_at, .. } = *start;
+            Some(StartRow { key: keys.get(&start.id)?, exec_id, deadline, lease_until, check_at })
+        })
+        .collect();
+    rows.sort_unstable_by_key(|row| row.key.id);
+    let rows = json(&rows);
+    let started = sqlx::query(ENTER_RUNNING)
+        .bind(&starter.worker_id)
+        .bind(&starter.host)
+        .bind(now.0)
+        .bind(starter.heartbeat_ms)
+        .bind(now.0)
+        .bind(&rows)
+        .execute(&mut *connection)
+        .await
+        .map_err(fault)?
+        .rows_affected();
+    let left = sqlx::query(LEAVE_WAITING).bind(&rows).execute(connection).await.map_err(fault)?.rows_affected();
+    let wanted = starts.len() as u64;
+    if (started, left) != (wanted, wanted) {
+        let message = format!("{wanted} locked tasks were to start, {started} did and {left} stopped waiting");
+        return Err(StoreError::Database(message).into());
+    }
+    Ok(())
+}
+
+/// Reads an execution id.
+pub(super) fn exec_id(row: &MySqlRow, column: &str) -> sqlx::Result<Option<ExecId>> {
+    Ok(row.try_get::<Option<Hyphenated>, _>(column)?.map(|id| ExecId(id.into_uuid())))
+}

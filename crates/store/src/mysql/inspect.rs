@@ -1,0 +1,52 @@
+//! How the database stands.
+
+use super::fault;
+use crate::session::Attempted;
+use crate::verbs::{Inspection, WeakSetting};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Row};
+
+/// Settings that must have one of these values for an acknowledged task to survive a crash of the machine. The last one
+/// matters where there is a binary log.
+const DURABLE: &[(&str, &[&str])] =
+    &[("innodb_flush_log_at_trx_commit", &["1"]), ("innodb_doublewrite", &["1", "ON"]), ("sync_binlog", &["1"])];
+
+/// Tasks that are in more than one place, or in none.
+const CONTRADICTIONS: &str = "
+SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
+     + (SELECT count(*) FROM task_waiting w JOIN task_history h ON h.id = w.id)
+     + (SELECT count(*) FROM task_running r JOIN task_history h ON h.id = r.id)
+     + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
+
+pub(super) async fn inspect(connection: &mut MySqlConnection) -> Attempted<Inspection> {
+    let version: String = scalar(connection, "SELECT VERSION()").await?;
+    let logs: i64 = scalar(connection, "SELECT CAST(@@log_bin AS SIGNED)").await?;
+    let mut weak_settings = Vec::new();
+    for (name, values) in DURABLE.iter().filter(|(name, _)| logs != 0 || *name != "sync_binlog") {
+        let sql = AssertSqlSafe(format!("SELECT CAST(@@{name} AS CHAR)"));
+        let row = sqlx::query(sql).fetch_one(&mut *connection).await.map_err(fault)?;
+        let value: String = row.try_get(0).map_err(fault)?;
+        if !values.contains(&value.as_str()) {
+            weak_settings.push(WeakSetting { name: (*name).into(), value, wanted: values[0].into() });
+        }
+    }
+    Ok(Inspection {
+        database: if version.contains("MariaDB") { version } else { format!("MySQL {version}") },
+        schema_version: scalar(connection, "SELECT version FROM taskwheel_schema").await?,
+        weak_settings,
+    })
+}
+
+pub(super) async fn contradictions(connection: &mut MySqlConnection) -> Attempted<u64> {
+    let count: i64 = scalar(connection, CONTRADICTIONS).await?;
+    Ok(count.unsigned_abs())
+}
+
+async fn scalar<T>(connection: &mut MySqlConnection, sql: &'static str) -> Attempted<T>
+where
+    T: for<'r> sqlx::Decode<'r, sqlx::MySql> + sqlx::Type<sqlx::MySql>,
+{
+    sqlx::query(sql).fetch_one(connection).await.and_then(|row| row.try_get(0)).map_err(fault)
+}

@@ -1,0 +1,239 @@
+-- Tasks: what was submitted (task, once and for all), and how it stands, in the one of three places where it is:
+-- task_waiting, task_running or task_history. docs/schema.md describes them; docs/decisions/0002 says why they are split so.
+--
+-- DDL commits by itself here, so that every statement can be run again after a start that was killed in the middle.
+-- {bin} is the collation that compares bytes and does not ignore trailing spaces: MySQL and MariaDB name it differently.
+-- `rank` is a reserved word in MySQL 8.
+
+CREATE TABLE IF NOT EXISTS task (
+    id           BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    tenant       VARCHAR(64) NOT NULL DEFAULT 'default' CHECK (CHAR_LENGTH(tenant) >= 1),
+    type         VARCHAR(200) NOT NULL CHECK (CHAR_LENGTH(type) >= 1 AND type NOT REGEXP '[^A-Za-z0-9_.:-]'),
+    task_key     VARCHAR(200),
+    -- MariaDB cannot judge JSON that is nested more than 31 deep; with less than 32 brackets it is not.
+    payload      LONGTEXT CHECK (JSON_VALID(payload)
+                     OR CHAR_LENGTH(payload) - CHAR_LENGTH(REPLACE(REPLACE(payload, '[', ''), '{', '')) >= 32),
+    priority     SMALLINT NOT NULL DEFAULT 1 CHECK (priority BETWEEN 1 AND 9),
+    run_at       DATETIME(3) NOT NULL DEFAULT (UTC_TIMESTAMP(3)),
+    expire_at    DATETIME(3),
+    max_attempts INT CHECK (max_attempts = -1 OR max_attempts >= 1),
+    retry        TEXT CHECK (JSON_VALID(retry)),
+    timeout_ms   BIGINT CHECK (timeout_ms = -1 OR timeout_ms >= 1),
+    category     VARCHAR(200) CHECK (CHAR_LENGTH(category) >= 1),
+    creator      VARCHAR(64) CHECK (CHAR_LENGTH(creator) >= 1),
+    route_key    VARCHAR(200),
+    slot         SMALLINT CHECK (slot BETWEEN 0 AND 1023),
+    unique_key   VARCHAR(200) CHECK (CHAR_LENGTH(unique_key) >= 1),
+    affinity     VARCHAR(64) CHECK (CHAR_LENGTH(affinity) >= 1),
+    schedule_id  BIGINT,
+    run_id       BIGINT,
+    parent_id    BIGINT,
+    root_id      BIGINT,
+    remark       TEXT,
+    created_at   DATETIME(3) NOT NULL DEFAULT (UTC_TIMESTAMP(3)),
+    CONSTRAINT task_payload_bytes CHECK (OCTET_LENGTH(payload) <= 262144),
+    KEY task_by_id (tenant, id),
+    KEY task_by_type (tenant, type, id),
+    KEY task_by_run_at (tenant, run_at, id),
+    KEY task_by_created_at (tenant, created_at, id),
+    KEY task_by_key (tenant, task_key, id),
+    KEY task_by_creator (tenant, creator, id),
+    KEY task_by_category (tenant, category, id),
+    KEY task_by_schedule (tenant, schedule_id, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Tasks that wait: for their time, for a worker (1 New, 5 Error), or parked for a callback or a person (4 Completed,
+-- 7 Pending; their lane is empty, so that no claim looks there). Times are milliseconds since 1970.
+--
+-- The table is its own claim index: a claim reads and locks the very rows it takes and nothing else. No statement of ours
+-- locks a row by way of another index, so that two of them cannot lock the same row from two sides.
+CREATE TABLE IF NOT EXISTS task_waiting (
+    id           BIGINT NOT NULL,
+    tenant       VARCHAR(64) NOT NULL,
+    type         VARCHAR(200) NOT NULL,
+    lane         VARCHAR(265) NOT NULL,
+    `rank`       SMALLINT NOT NULL,
+    due          BIGINT NOT NULL,
+    status       SMALLINT NOT NULL CHECK (status IN (1, 4, 5, 7)),
+    round        INT NOT NULL,
+    attempts     INT NOT NULL,
+    error_count  INT NOT NULL,
+    error_info   TEXT,
+    checkpoint   LONGTEXT,
+    progress     TEXT,
+    result       LONGTEXT,
+    expire_at    BIGINT,
+    category     VARCHAR(200),
+    creator      VARCHAR(64),
+    unique_key   VARCHAR(200),
+    affinity     VARCHAR(64),
+    hold_exec_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+    hold_until   BIGINT,
+    check_at     BIGINT,
+    updated_at   BIGINT NOT NULL,
+    PRIMARY KEY (lane, `rank`, due, id),
+    UNIQUE KEY task_waiting_id (id),
+    KEY task_waiting_claim_tenant (tenant, lane, `rank`, due, id),
+    KEY task_waiting_claim_category (category, `rank`, due, id),
+    KEY task_waiting_check (check_at, id),
+    KEY task_waiting_by_status (tenant, status, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Tasks that a worker has: status 2, Executing. The primary key is the promise of at most one execution.
+CREATE TABLE IF NOT EXISTS task_running (
+    id           BIGINT NOT NULL PRIMARY KEY,
+    tenant       VARCHAR(64) NOT NULL,
+    type         VARCHAR(200) NOT NULL,
+    `rank`       SMALLINT NOT NULL,
+    due          BIGINT NOT NULL,
+    status       SMALLINT NOT NULL CHECK (status = 2),
+    round        INT NOT NULL,
+    attempts     INT NOT NULL,
+    error_count  INT NOT NULL,
+    error_info   TEXT,
+    checkpoint   LONGTEXT,
+    progress     TEXT,
+    result       LONGTEXT,
+    expire_at    BIGINT,
+    category     VARCHAR(200),
+    creator      VARCHAR(64),
+    unique_key   VARCHAR(200),
+    affinity     VARCHAR(64),
+    exec_id      CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    worker_id    VARCHAR(64) NOT NULL,
+    host         VARCHAR(64) NOT NULL,
+    started_at   BIGINT NOT NULL,
+    deadline     BIGINT,
+    heartbeat_ms BIGINT,
+    named        SMALLINT NOT NULL,
+    lease_until  BIGINT,
+    check_at     BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    KEY task_running_check (check_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- The unique keys of live tasks.
+CREATE TABLE IF NOT EXISTS task_unique (
+    tenant     VARCHAR(64) NOT NULL,
+    type       VARCHAR(200) NOT NULL,
+    unique_key VARCHAR(200) NOT NULL,
+    id         BIGINT NOT NULL,
+    PRIMARY KEY (tenant, type, unique_key)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Statuses: 3 Success, 6 Failure, 8 ManuallyProcessed, 9 Cancelled.
+CREATE TABLE IF NOT EXISTS task_history (
+    id           BIGINT NOT NULL PRIMARY KEY,
+    tenant       VARCHAR(64) NOT NULL,
+    status       SMALLINT NOT NULL CHECK (status IN (3, 6, 8, 9)),
+    round        INT NOT NULL,
+    attempts     INT NOT NULL,
+    error_count  INT NOT NULL,
+    error_info   TEXT,
+    checkpoint   LONGTEXT,
+    progress     TEXT,
+    result       LONGTEXT,
+    affinity     VARCHAR(64),
+    hold_until   BIGINT,
+    exec_id      CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+    worker_id    VARCHAR(64),
+    host         VARCHAR(64),
+    started_at   BIGINT,
+    outcome      SMALLINT,
+    finished_at  BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    KEY task_history_by_status (tenant, status, id),
+    KEY task_history_by_host (tenant, host, id),
+    KEY task_history_by_end (status, finished_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Attempts that did not end their task. The last attempt of a finished task is in its row of history.
+CREATE TABLE IF NOT EXISTS task_attempt (
+    task_id     BIGINT NOT NULL,
+    exec_id     CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    round       INT NOT NULL,
+    attempt     INT NOT NULL,
+    host        VARCHAR(64),
+    worker_id   VARCHAR(64),
+    started_at  BIGINT NOT NULL,
+    finished_at BIGINT NOT NULL,
+    outcome     SMALLINT NOT NULL,
+    error       TEXT,
+    PRIMARY KEY (task_id, exec_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+CREATE TABLE IF NOT EXISTS task_type (
+    type         VARCHAR(200) NOT NULL PRIMARY KEY,
+    name         TEXT,
+    category     VARCHAR(200),
+    retry        TEXT,
+    max_attempts INT,
+    timeout_ms   BIGINT,
+    need_manual  BOOLEAN NOT NULL DEFAULT FALSE,
+    priority     SMALLINT,
+    paused       BOOLEAN NOT NULL DEFAULT FALSE,
+    updated_at   BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+CREATE TABLE IF NOT EXISTS task_worker (
+    worker_id    VARCHAR(64) NOT NULL PRIMARY KEY,
+    host         VARCHAR(64) NOT NULL,
+    app          VARCHAR(64),
+    types        LONGTEXT NOT NULL,
+    categories   LONGTEXT NOT NULL,
+    heartbeat_ms BIGINT,
+    started_at   BIGINT NOT NULL,
+    seen_at      BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
+DROP TRIGGER IF EXISTS task_goes_live;
+CREATE TRIGGER task_goes_live AFTER INSERT ON task FOR EACH ROW
+BEGIN
+    DECLARE due_ms, expiry_ms, look_ms BIGINT;
+    SET due_ms = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000;
+    SET expiry_ms = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.expire_at) DIV 1000;
+    SET look_ms = IF(NEW.affinity IS NULL, NULL, due_ms);
+    INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
+                              category, creator, unique_key, affinity, check_at, updated_at)
+    VALUES (NEW.id, NEW.tenant, NEW.type, IF(NEW.affinity IS NULL, NEW.type, CONCAT(NEW.type, '@', NEW.affinity)),
+            9 - NEW.priority, due_ms, 1, 1, 0, 0, expiry_ms, NEW.category, NEW.creator, NEW.unique_key, NEW.affinity,
+            COALESCE(LEAST(expiry_ms, look_ms), expiry_ms, look_ms),
+            TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.created_at) DIV 1000);
+    IF NEW.unique_key IS NOT NULL THEN
+        INSERT INTO task_unique (tenant, type, unique_key, id) VALUES (NEW.tenant, NEW.type, NEW.unique_key, NEW.id);
+    END IF;
+END;
+
+-- Everything about every task, for people: live and finished, the status as a word, times as times.
+CREATE OR REPLACE VIEW task_view AS
+SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
+       ELT(COALESCE(w.status, r.status, h.status), 'New', 'Executing', 'Success', 'Completed', 'Error', 'Failure',
+           'Pending', 'ManuallyProcessed', 'Cancelled') AS status,
+       t.priority, t.run_at, t.expire_at, t.max_attempts, t.retry, t.timeout_ms, t.category, t.creator, t.route_key,
+       COALESCE(t.slot, t.id % 1024) AS slot, t.unique_key,
+       COALESCE(w.affinity, r.affinity, h.affinity) AS affinity,
+       COALESCE(w.round, r.round, h.round) AS round,
+       COALESCE(w.attempts, r.attempts, h.attempts) AS attempts,
+       COALESCE(w.error_count, r.error_count, h.error_count) AS error_count,
+       COALESCE(w.error_info, r.error_info, h.error_info) AS error_info,
+       COALESCE(w.result, r.result, h.result) AS result,
+       COALESCE(w.checkpoint, r.checkpoint, h.checkpoint) AS checkpoint,
+       COALESCE(w.progress, r.progress, h.progress) AS progress,
+       COALESCE(r.host, h.host) AS host, COALESCE(r.worker_id, h.worker_id) AS worker_id,
+       COALESCE(r.exec_id, h.exec_id) AS exec_id,
+       TIMESTAMPADD(MICROSECOND, r.started_at * 1000, CAST('1970-01-01' AS DATETIME(3))) AS locked_at,
+       TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(r.lease_until,
+           GREATEST(r.started_at, IF(r.named = 1, COALESCE(k.seen_at, 0), 0)) + 3 * r.heartbeat_ms),
+           CAST('1970-01-01' AS DATETIME(3))) AS lease_until,
+       TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(r.started_at, h.started_at), CAST('1970-01-01' AS DATETIME(3))) AS started_at,
+       TIMESTAMPADD(MICROSECOND, 1000 * h.finished_at, CAST('1970-01-01' AS DATETIME(3))) AS finished_at,
+       h.finished_at - h.started_at AS exec_ms, t.created_at,
+       TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(w.updated_at, r.updated_at, h.updated_at),
+           CAST('1970-01-01' AS DATETIME(3))) AS updated_at,
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id
+FROM task t
+LEFT JOIN task_waiting w ON w.id = t.id
+LEFT JOIN task_running r ON r.id = t.id
+LEFT JOIN task_history h ON h.id = t.id
+LEFT JOIN task_worker k ON k.worker_id = r.worker_id;

@@ -1,0 +1,146 @@
+//! One open transaction on MySQL and MariaDB: every statement the verbs need, each in the file of its kind.
+
+use super::claim::Key;
+use super::{Beginning, claim, finish, inspect, read, rows, submit, types, workers};
+use crate::rows::{Change, Record};
+use crate::search::Statement;
+use crate::session::{Attempted, Done, Insert, Pick, Picked, Session, Start, Starter};
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::worker::Worker;
+use async_trait::async_trait;
+use sqlx::mysql::MySqlConnection;
+use std::collections::HashMap;
+use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, TypeSettings};
+
+pub(super) struct MySqlSession<'c> {
+    connection: &'c mut MySqlConnection,
+    now: Time,
+    id_step: i64,
+    /// Where picked tasks wait, so that they can be started by their primary keys.
+    picked: HashMap<TaskId, Key>,
+}
+
+impl<'c> MySqlSession<'c> {
+    pub(super) fn new(connection: &'c mut MySqlConnection, beginning: Beginning) -> MySqlSession<'c> {
+        MySqlSession { connection, now: beginning.now, id_step: beginning.id_step, picked: HashMap::new() }
+    }
+}
+
+#[async_trait]
+impl Session for MySqlSession<'_> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
+        submit::insert(self.connection, tasks, self.id_step).await
+    }
+
+    async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
+        submit::live_unique(self.connection, keys).await
+    }
+
+    async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
+        let picked = claim::pick(self.connection, pick, self.now).await?;
+        self.picked.extend(picked.iter().map(|task| (task.id, Key::of(task))));
+        Ok(picked)
+    }
+
+    async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
+        claim::start(self.connection, starter, starts, &self.picked, self.now).await
+    }
+
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>> {
+        finish::succeed(self.connection, done, keep, self.now).await
+    }
+
+    async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>> {
+        rows::load(self.connection, ids).await
+    }
+
+    async fn write(&mut self, changes: &[Change]) -> Attempted<()> {
+        rows::write(self.connection, changes).await
+    }
+
+    async fn logged(&mut self, executions: &[(TaskId, ExecId)]) -> Attempted<Vec<(TaskId, ExecId, Outcome)>> {
+        rows::logged(self.connection, executions).await
+    }
+
+    async fn clocks_run_out(&mut self, max: usize) -> Attempted<Vec<TaskId>> {
+        workers::clocks_run_out(self.connection, self.now, max).await
+    }
+
+    async fn silent_workers(&mut self) -> Attempted<Vec<String>> {
+        workers::silent(self.connection, self.now).await
+    }
+
+    async fn executions_of(&mut self, worker_ids: &[String], max: usize) -> Attempted<Vec<TaskId>> {
+        workers::executions_of(self.connection, worker_ids, max).await
+    }
+
+    async fn forget_workers(&mut self, worker_ids: &[String]) -> Attempted<()> {
+        workers::forget(self.connection, worker_ids).await
+    }
+
+    async fn register(&mut self, worker: &Worker) -> Attempted<()> {
+        workers::register(self.connection, worker).await
+    }
+
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()> {
+        workers::seen(self.connection, worker_ids, self.now).await
+    }
+
+    async fn workers(&mut self) -> Attempted<Vec<Worker>> {
+        workers::all(self.connection).await
+    }
+
+    async fn upcoming(&mut self, types: &[String], until: Time, max: usize) -> Attempted<Vec<Upcoming>> {
+        read::upcoming(self.connection, types, self.now, until, max).await
+    }
+
+    async fn show(&mut self, id: TaskId) -> Attempted<Option<TaskDetail>> {
+        read::show(self.connection, id).await
+    }
+
+    async fn select_tasks(&mut self, statement: &Statement) -> Attempted<Vec<Task>> {
+        read::select_tasks(self.connection, statement).await
+    }
+
+    async fn select_keys(&mut self, statement: &Statement) -> Attempted<Vec<(TaskId, Time)>> {
+        read::select_keys(self.connection, statement).await
+    }
+
+    async fn counts(&mut self, tenant: Option<&str>) -> Attempted<Vec<Count>> {
+        read::counts(self.connection, tenant).await
+    }
+
+    async fn highest_id(&mut self) -> Attempted<TaskId> {
+        read::highest_id(self.connection).await
+    }
+
+    async fn types(&mut self) -> Attempted<Vec<TaskType>> {
+        types::all(self.connection).await
+    }
+
+    async fn put_type(
+        &mut self,
+        task_type: &str,
+        settings: Option<&TypeSettings>,
+        paused: Option<bool>,
+    ) -> Attempted<()> {
+        types::put(self.connection, task_type, settings, paused, self.now).await
+    }
+
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
+        read::outlived(self.connection, status, before, max).await
+    }
+
+    async fn inspect(&mut self) -> Attempted<Inspection> {
+        inspect::inspect(self.connection).await
+    }
+
+    async fn contradictions(&mut self) -> Attempted<u64> {
+        inspect::contradictions(self.connection).await
+    }
+}

@@ -1,0 +1,90 @@
+//! Submit on MySQL and MariaDB. The trigger on `task` puts each task where claims find it.
+//!
+//! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows
+//! does not. So a batch is cut into statements of a few fixed sizes, each of which is prepared once.
+
+use super::{fault, unique_fault};
+use crate::session::{Attempted, Insert};
+use serde_json::json;
+use sqlx::Row;
+use sqlx::mysql::{MySqlArguments, MySqlConnection};
+use sqlx::query::Query;
+use std::sync::LazyLock;
+use taskwheel_model::{RetryPolicy, TaskId};
+
+/// How many rows a statement may have.
+const SIZES: [usize; 4] = [500, 100, 10, 1];
+/// Most bytes of payloads in one statement of several rows: far below the smallest usual `max_allowed_packet`.
+const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+
+const INTO: &str = "
+INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
+                  category, creator, route_key, slot, unique_key, affinity, created_at) VALUES ";
+const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'),
+ TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?,
+ TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'))";
+
+static STATEMENTS: LazyLock<[String; 4]> =
+    LazyLock::new(|| SIZES.map(|rows| format!("{INTO}{}", [ROW].repeat(rows).join(", "))));
+
+pub(super) async fn insert(connection: &mut MySqlConnection, tasks: &[Insert], id_step: i64) -> Attempted<Vec<TaskId>> {
+    let mut ids = Vec::with_capacity(tasks.len());
+    let mut rest = tasks;
+    while !rest.is_empty() {
+        let (size, statement) = next(rest);
+        let (rows, later) = rest.split_at(size);
+        let query = rows.iter().fold(sqlx::query(statement), bind);
+        let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
+        ids.extend((0..).take(size).map(|place: i64| TaskId(first + place * id_step)));
+        rest = later;
+    }
+    Ok(ids)
+}
+
+/// The largest statement that the next tasks fill.
+fn next(tasks: &[Insert]) -> (usize, &'static str) {
+    let bytes =
+        |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
+    let fits = |size: usize| size == 1 || (size <= tasks.len() && bytes(&tasks[..size]) <= PAYLOAD_BYTES_MAX);
+    let place = SIZES.iter().position(|size| fits(*size)).unwrap_or(SIZES.len() - 1);
+    (SIZES[place], &STATEMENTS[place])
+}
+
+fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Query<'q, sqlx::MySql, MySqlArguments> {
+    query
+        .bind(one.task.tenant.as_str())
+        .bind(one.task.task_type.as_str())
+        .bind(one.task.key.as_deref())
+        .bind(one.task.payload.as_deref())
+        .bind(i16::from(one.priority))
+        .bind(one.run_at.0)
+        .bind(one.task.expire_at.map(|time| time.0))
+        .bind(one.task.max_attempts)
+        .bind(one.task.retry.as_ref().map(policy))
+        .bind(one.task.timeout_ms)
+        .bind(one.task.category.as_deref())
+        .bind(one.task.creator.as_deref())
+        .bind(one.task.route_key.as_deref())
+        .bind(one.slot)
+        .bind(one.task.unique_key.as_deref())
+        .bind(one.task.affinity.as_deref())
+        .bind(one.created_at.0)
+}
+
+fn policy(policy: &RetryPolicy) -> String {
+    serde_json::to_string(policy).expect("a policy is plain JSON")
+}
+
+const LIVE_UNIQUE: &str = "
+SELECT u.id FROM JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY, tenant VARCHAR(64) PATH '$[0]',
+  type VARCHAR(200) PATH '$[1]', unique_key VARCHAR(200) PATH '$[2]')) n
+LEFT JOIN task_unique u FORCE INDEX (PRIMARY) ON u.tenant = n.tenant AND u.type = n.type AND u.unique_key = n.unique_key
+ORDER BY n.place";
+
+pub(super) async fn live_unique(
+    connection: &mut MySqlConnection,
+    keys: &[(&str, &str, &str)],
+) -> Attempted<Vec<Option<TaskId>>> {
+    let rows = sqlx::query(LIVE_UNIQUE).bind(json!(keys).to_string()).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get::<Option<i64>, _>(0).map(|id| id.map(TaskId)).map_err(fault)).collect()
+}

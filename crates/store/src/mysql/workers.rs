@@ -1,0 +1,131 @@
+//! Workers, and the clocks of what they run.
+
+use super::fault;
+use super::rows::json;
+use crate::session::Attempted;
+use crate::worker::Worker;
+use sqlx::Row;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use taskwheel_model::{TaskId, Time};
+
+/// Waiting tasks that expire or were kept for a host, and executions one of whose clocks has run out.
+const CLOCKS: &str = "
+(SELECT id FROM task_running FORCE INDEX (task_running_check) WHERE check_at <= ? ORDER BY check_at, id LIMIT ?)
+UNION ALL
+(SELECT id FROM task_waiting FORCE INDEX (task_waiting_check) WHERE check_at <= ? ORDER BY check_at, id LIMIT ?) LIMIT ?";
+
+pub(super) async fn clocks_run_out(connection: &mut MySqlConnection, now: Time, max: usize) -> Attempted<Vec<TaskId>> {
+    let max = max as i64;
+    let query = sqlx::query(CLOCKS).bind(now.0).bind(max).bind(now.0).bind(max).bind(max);
+    let rows = query.fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+/// A heartbeat is written at most ten times per interval, so silence counts from a tenth of one later. A worker without a
+/// heartbeat is forgotten after a day; its leases look after themselves.
+macro_rules! is_silent {
+    () => {
+        "k.seen_at + COALESCE(3 * k.heartbeat_ms + k.heartbeat_ms DIV 10, 86400000) <= ?"
+    };
+}
+const SILENT: &str = concat!("SELECT k.worker_id FROM task_worker k WHERE ", is_silent!());
+const LOCK_SILENT: &str = concat!(
+    "SELECT k.worker_id FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
+     STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id WHERE ",
+    is_silent!(),
+    " FOR UPDATE SKIP LOCKED"
+);
+
+/// Looks first and locks then: a scan would lock every worker for a moment, and hold up its heartbeat.
+pub(super) async fn silent(connection: &mut MySqlConnection, now: Time) -> Attempted<Vec<String>> {
+    let rows = sqlx::query(SILENT).bind(now.0).fetch_all(&mut *connection).await.map_err(fault)?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<Vec<String>>>().map_err(fault)?;
+    let rows = sqlx::query(LOCK_SILENT).bind(json(&ids)).bind(now.0).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
+}
+
+const EXECUTIONS: &str = "
+SELECT r.id FROM task_running r
+WHERE r.worker_id IN (SELECT n.worker_id FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n) LIMIT ?";
+
+pub(super) async fn executions_of(
+    connection: &mut MySqlConnection,
+    worker_ids: &[String],
+    max: usize,
+) -> Attempted<Vec<TaskId>> {
+    let query = sqlx::query(EXECUTIONS).bind(json(worker_ids)).bind(max as i64);
+    let rows = query.fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+const FORGET: &str = "
+DELETE k FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
+STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id";
+
+pub(super) async fn forget(connection: &mut MySqlConnection, worker_ids: &[String]) -> Attempted<()> {
+    sqlx::query(FORGET).bind(json(worker_ids)).execute(connection).await.map_err(fault)?;
+    Ok(())
+}
+
+const REGISTER: &str = "
+INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE host = VALUES(host), app = VALUES(app), types = VALUES(types), categories = VALUES(categories),
+  heartbeat_ms = VALUES(heartbeat_ms), seen_at = VALUES(seen_at)";
+
+pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) -> Attempted<()> {
+    sqlx::query(REGISTER)
+        .bind(&worker.worker_id)
+        .bind(&worker.host)
+        .bind(&worker.app)
+        .bind(json(&worker.types))
+        .bind(json(&worker.categories))
+        .bind(worker.heartbeat_ms)
+        .bind(worker.started_at.0)
+        .bind(worker.seen_at.0)
+        .execute(connection)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}
+
+const SEEN: &str = "
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
+STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id SET k.seen_at = ?";
+
+/// In the order of their ids, so that two transactions never wait for each other crosswise.
+pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
+    if worker_ids.is_empty() {
+        return Ok(());
+    }
+    let mut sorted: Vec<_> = worker_ids.iter().collect();
+    sorted.sort_unstable();
+    sqlx::query(SEEN).bind(json(&sorted)).bind(now.0).execute(connection).await.map_err(fault)?;
+    Ok(())
+}
+
+pub(super) async fn all(connection: &mut MySqlConnection) -> Attempted<Vec<Worker>> {
+    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at FROM task_worker ORDER BY worker_id";
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| worker(row).map_err(fault)).collect()
+}
+
+fn worker(row: &MySqlRow) -> sqlx::Result<Worker> {
+    Ok(Worker {
+        worker_id: row.try_get(0)?,
+        host: row.try_get(1)?,
+        app: row.try_get(2)?,
+        types: list(row.try_get(3)?),
+        categories: list(row.try_get(4)?),
+        heartbeat_ms: row.try_get(5)?,
+        started_at: Time(row.try_get(6)?),
+        seen_at: Time(row.try_get(7)?),
+    })
+}
+
+fn list(json: &str) -> Vec<String> {
+    serde_json::from_str(json).unwrap_or_default()
+}

@@ -1,0 +1,49 @@
+//! Brings the schema up to date.
+//!
+//! All of it is one transaction that begins with the write lock: twenty processes that start at once do it once, and one
+//! that is killed in the middle has done nothing.
+
+use crate::session::Attempted;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use taskwheel_model::DatabaseNumber;
+
+/// The migrations, oldest first: their SQL, and the oldest schema version that a program must know to run on what they
+/// leave behind.
+const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001_tasks.sql"), 1)];
+
+pub(super) fn migrate(connection: &Connection, number: DatabaseNumber) -> Attempted<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS taskwheel_schema (version INTEGER NOT NULL, oldest_program INTEGER NOT NULL,
+         database_number INTEGER NOT NULL, only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1)) STRICT",
+    )?;
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    let stored: Option<(i32, i32, i32)> = transaction
+        .query_row("SELECT version, oldest_program, database_number FROM taskwheel_schema", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?;
+    let version = match stored {
+        None => 0,
+        Some((version, oldest, stored)) => {
+            crate::verb::check_schema(known, version, oldest, stored, number)?;
+            version
+        }
+    };
+    for (sql, oldest_program) in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        transaction.execute_batch(sql)?;
+        transaction.execute(
+            "INSERT INTO taskwheel_schema (version, oldest_program, database_number) VALUES (0, 0, ?1)
+             ON CONFLICT (only_row) DO NOTHING",
+            [number.get()],
+        )?;
+        transaction
+            .execute("UPDATE taskwheel_schema SET version = version + 1, oldest_program = ?1", [oldest_program])?;
+    }
+    if version == 0 {
+        // The next id is one more than this.
+        let before_first = number.first_id().0 - 1;
+        transaction.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('task', ?1)", [before_first])?;
+    }
+    Ok(transaction.commit()?)
+}

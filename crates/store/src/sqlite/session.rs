@@ -1,0 +1,336 @@
+//! Sessions on SQLite: the threads that own the connections, and every statement the verbs need, each in the file of its
+//! kind.
+//!
+//! The writer takes a job, begins a transaction, and goes on taking jobs into it while some are waiting. Each has a
+//! savepoint of its own, so that one that fails, or panics, takes back only what it did itself. Then it commits, and only
+//! then is anybody answered. A job that comes alone is committed alone, at once.
+
+use super::{claim, fault, finish, inspect, read, read_clock, rows, submit, types, workers};
+use crate::options::Clock;
+use crate::rows::{Change, Record};
+use crate::search::Statement;
+use crate::session::{Attempted, Done, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::worker::Worker;
+use crate::{Result, StoreError};
+use async_trait::async_trait;
+use rusqlite::{Connection, ErrorCode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, TypeSettings};
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs that may wait for a thread; further ones wait to be let in.
+const JOBS_MAX: usize = 1_000;
+/// Most jobs in one transaction, and how long one goes on taking more.
+const GROUP_JOBS_MAX: usize = 500;
+const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
+
+/// Where jobs are handed over to a thread, or to several.
+pub(super) type Jobs = mpsc::Sender<Box<dyn Job>>;
+
+/// Work for a thread that owns a connection.
+pub(super) trait Job: Send {
+    /// Does the work in the open transaction, and keeps its answer.
+    fn run(&mut self, session: &mut SqliteSession) -> Attempted<()>;
+    /// Tells the caller, where there still is one.
+    fn answer(self: Box<Self>, end: End);
+}
+
+/// How a transaction ended for one job.
+pub(super) enum End {
+    Committed,
+    RolledBack(Fault),
+    /// The disk failed in the middle of the commit.
+    Unknown(String),
+}
+
+/// A job and its caller.
+pub(super) struct Request<T, F> {
+    work: Arc<F>,
+    repeat: Repeat,
+    answer: Option<T>,
+    caller: oneshot::Sender<Attempted<T>>,
+}
+
+impl<T, F> Request<T, F> {
+    pub(super) fn new(work: Arc<F>, repeat: Repeat) -> (Request<T, F>, oneshot::Receiver<Attempted<T>>) {
+        let (caller, answer) = oneshot::channel();
+        (Request { work, repeat, answer: None, caller }, answer)
+    }
+}
+
+impl<T, F> Job for Request<T, F>
+where
+    T: Send,
+    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
+{
+    fn run(&mut self, session: &mut SqliteSession) -> Attempted<()> {
+        let mut work = (self.work)(session);
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => {
+                self.answer = Some(answer?);
+                Ok(())
+            }
+            Poll::Pending => panic!("a statement on SQLite never waits, so a verb must have waited for something else"),
+        }
+    }
+
+    fn answer(self: Box<Self>, end: End) {
+        let answer = match (end, self.answer) {
+            (End::Committed, Some(answer)) => Ok(answer),
+            (End::Committed, None) => Err(StoreError::Database("work on the database gave no answer".into()).into()),
+            (End::RolledBack(fault), _) => Err(fault),
+            (End::Unknown(reason), _) => Err(match self.repeat {
+                Repeat::Harmless => Fault::Again(reason),
+                Repeat::Harmful => Fault::Final(StoreError::OutcomeUnknown(reason)),
+            }),
+        };
+        // A caller that has gone away is not told.
+        let _ = self.caller.send(answer);
+    }
+}
+
+/// Starts the thread that writes.
+pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Jobs> {
+    let (jobs, mut waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
+    let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
+    start("taskwheel-writer", move || {
+        while let Some(first) = waiting.blocking_recv() {
+            session.write(first, || waiting.try_recv().ok());
+        }
+    })?;
+    Ok(jobs)
+}
+
+/// Starts the threads that read, one for each connection.
+pub(super) fn start_readers(connections: Vec<Connection>, clock: &Clock) -> Result<Jobs> {
+    let (jobs, waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
+    let waiting = Arc::new(Mutex::new(waiting));
+    for connection in connections {
+        let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
+        let waiting = waiting.clone();
+        let next = move || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        start("taskwheel-reader", move || {
+            while let Some(job) = next() {
+                session.read(job);
+            }
+        })?;
+    }
+    Ok(jobs)
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map(drop).map_err(|error| StoreError::Unavailable(format!("a thread cannot be started: {error}")))
+}
+
+/// A connection, and the time at which the work on it began.
+pub(super) struct SqliteSession {
+    pub(super) connection: Connection,
+    clock: Clock,
+    now: Time,
+}
+
+impl SqliteSession {
+    /// Runs a job and those that come in the meantime in one transaction, and answers them after its commit.
+    fn write(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) {
+        if let Err(fault) = self.execute("BEGIN IMMEDIATE") {
+            first.answer(End::RolledBack(fault));
+            return;
+        }
+        let began = Instant::now();
+        let (mut done, mut taken) = (Vec::new(), Some(first));
+        while let Some(mut job) = taken {
+            let outcome = self.run_in_savepoint(job.as_mut());
+            done.push((job, outcome));
+            let full = done.len() >= GROUP_JOBS_MAX || began.elapsed() >= GROUP_TIME_MAX;
+            taken = if full || self.connection.is_autocommit() { None } else { next() };
+        }
+        let commit = self.commit();
+        for (job, outcome) in done {
+            job.answer(match (outcome, &commit) {
+                (Err(fault), _) => End::RolledBack(fault),
+                (Ok(()), Ok(())) => End::Committed,
+                (Ok(()), Err(None)) => End::RolledBack(Fault::Again("another job ended the transaction".into())),
+                (Ok(()), Err(Some(error))) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+                    End::Unknown(error.to_string())
+                }
+                (Ok(()), Err(Some(error))) => End::RolledBack(fault(error)),
+            });
+        }
+    }
+
+    /// Commits, or says why not: SQLite has rolled everything back by itself after some errors (`None`).
+    fn commit(&mut self) -> Result<(), Option<rusqlite::Error>> {
+        if self.connection.is_autocommit() {
+            return Err(None);
+        }
+        let committed = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        self.leave();
+        committed.map(drop).map_err(Some)
+    }
+
+    fn run_in_savepoint(&mut self, job: &mut dyn Job) -> Attempted<()> {
+        self.execute("SAVEPOINT job")?;
+        let outcome = self.run(job);
+        let kept = match &outcome {
+            Ok(()) => self.execute("RELEASE job"),
+            Err(_) if self.connection.is_autocommit() => Ok(()),
+            Err(_) => self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")),
+        };
+        // What cannot be taken back alone is taken back with all the others.
+        kept.inspect_err(|_| self.leave())?;
+        outcome
+    }
+
+    /// Runs a job that reads, on one snapshot.
+    fn read(&mut self, mut job: Box<dyn Job>) {
+        let outcome = self.execute("BEGIN").and_then(|()| self.run(job.as_mut()));
+        self.leave();
+        job.answer(outcome.map_or_else(End::RolledBack, |()| End::Committed));
+    }
+
+    fn run(&mut self, job: &mut dyn Job) -> Attempted<()> {
+        self.now = self.clock.fixed().map_or_else(|| read_clock(&self.connection), |now| Ok(Time(now)))?;
+        catch_unwind(AssertUnwindSafe(|| job.run(self))).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+            let text = text.unwrap_or("without a message");
+            Err(StoreError::Database(format!("work on the database panicked: {text}")).into())
+        })
+    }
+
+    /// Leaves the transaction, where one is still open.
+    fn leave(&mut self) {
+        if !self.connection.is_autocommit()
+            && let Err(Fault::Again(error)) = self.execute("ROLLBACK")
+        {
+            tracing::error!(error, "a transaction could not be rolled back");
+        }
+    }
+
+    fn execute(&mut self, sql: &str) -> Attempted<()> {
+        self.connection.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Session for SqliteSession {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
+        submit::insert(&self.connection, tasks)
+    }
+
+    async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
+        submit::live_unique(&self.connection, keys)
+    }
+
+    async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
+        claim::pick(&self.connection, pick, self.now)
+    }
+
+    async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
+        claim::start(&self.connection, starter, starts, self.now)
+    }
+
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>> {
+        finish::succeed(&self.connection, done, keep, self.now)
+    }
+
+    async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>> {
+        rows::load(&self.connection, ids)
+    }
+
+    async fn write(&mut self, changes: &[Change]) -> Attempted<()> {
+        rows::write(&self.connection, changes)
+    }
+
+    async fn logged(&mut self, executions: &[(TaskId, ExecId)]) -> Attempted<Vec<(TaskId, ExecId, Outcome)>> {
+        rows::logged(&self.connection, executions)
+    }
+
+    async fn clocks_run_out(&mut self, max: usize) -> Attempted<Vec<TaskId>> {
+        workers::clocks_run_out(&self.connection, self.now, max)
+    }
+
+    async fn silent_workers(&mut self) -> Attempted<Vec<String>> {
+        workers::silent(&self.connection, self.now)
+    }
+
+    async fn executions_of(&mut self, worker_ids: &[String], max: usize) -> Attempted<Vec<TaskId>> {
+        workers::executions_of(&self.connection, worker_ids, max)
+    }
+
+    async fn forget_workers(&mut self, worker_ids: &[String]) -> Attempted<()> {
+        workers::forget(&self.connection, worker_ids)
+    }
+
+    async fn register(&mut self, worker: &Worker) -> Attempted<()> {
+        workers::register(&self.connection, worker)
+    }
+
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()> {
+        workers::seen(&self.connection, worker_ids, self.now)
+    }
+
+    async fn workers(&mut self) -> Attempted<Vec<Worker>> {
+        workers::all(&self.connection)
+    }
+
+    async fn upcoming(&mut self, types: &[String], until: Time, max: usize) -> Attempted<Vec<Upcoming>> {
+        read::upcoming(&self.connection, types, self.now, until, max)
+    }
+
+    async fn show(&mut self, id: TaskId) -> Attempted<Option<TaskDetail>> {
+        read::show(&self.connection, id)
+    }
+
+    async fn select_tasks(&mut self, statement: &Statement) -> Attempted<Vec<Task>> {
+        read::select_tasks(&self.connection, statement)
+    }
+
+    async fn select_keys(&mut self, statement: &Statement) -> Attempted<Vec<(TaskId, Time)>> {
+        read::select_keys(&self.connection, statement)
+    }
+
+    async fn counts(&mut self, tenant: Option<&str>) -> Attempted<Vec<Count>> {
+        read::counts(&self.connection, tenant)
+    }
+
+    async fn highest_id(&mut self) -> Attempted<TaskId> {
+        read::highest_id(&self.connection)
+    }
+
+    async fn types(&mut self) -> Attempted<Vec<TaskType>> {
+        types::all(&self.connection)
+    }
+
+    async fn put_type(
+        &mut self,
+        task_type: &str,
+        settings: Option<&TypeSettings>,
+        paused: Option<bool>,
+    ) -> Attempted<()> {
+        types::put(&self.connection, task_type, settings, paused, self.now)
+    }
+
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
+        read::outlived(&self.connection, status, before, max)
+    }
+
+    async fn inspect(&mut self) -> Attempted<Inspection> {
+        inspect::inspect(&self.connection)
+    }
+
+    async fn contradictions(&mut self) -> Attempted<u64> {
+        inspect::contradictions(&self.connection)
+    }
+}
