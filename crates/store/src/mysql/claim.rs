@@ -109,6 +109,9 @@ impl<'a> Claim<'a> {
         let lanes: Vec<_> = self.pick.lanes.iter().map(Source::Lane).collect();
         let categories: Vec<_> = self.pick.categories.iter().map(|name| Source::Category(name)).collect();
         let mut due = [const { Vec::new() }; RANKS];
+        if lanes.is_empty() && categories.is_empty() {
+            return Ok(due);
+        }
         if lanes.len() + categories.len() <= PROBED_BY_BOUNDS_MAX {
             self.probe_by_bounds(&[lanes, categories].concat(), &mut due).await?;
         } else {

@@ -16,9 +16,9 @@ use taskwheel_model::{Outcome, Slot, Status, TaskId, Time};
 /// Every column that a shown task is made of, from `task t`, `task_waiting w`, `task_running r`, `task_history h` and
 /// `task_worker k`.
 const COLUMNS: &str = "
-SELECT t.id, t.tenant, t.type, t.task_key, t.payloadAS payload, t.priority,
+SELECT t.id, t.tenant, t.type, t.task_key, t.payload, t.priority,
   TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.run_at) DIV 1000 AS run_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.expire_at) DIV 1000 AS expire_at,
-  t.max_attempts, t.retryAS retry, t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key,
+  t.max_attempts, t.retry, t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key,
   t.schedule_id, t.run_id, t.parent_id, t.root_id, t.remark,
   TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.created_at) DIV 1000 AS created_at,
   COALESCE(w.status, r.status, h.status) AS status, COALESCE(w.round, r.round, h.round) AS round,
@@ -37,7 +37,7 @@ LEFT JOIN task_history h ON h.id = t.id LEFT JOIN task_worker k ON k.worker_id =
 
 const ATTEMPTS: &str = "
 SELECT round, attempt, exec_id, host, worker_id, started_at, finished_at, outcome, error
-FROM task_attempt WHERE task_id = ? ORDER BY started_at, exec_id";
+FROM task_attempt WHERE task_id = ? ORDER BY round, attempt, started_at, finished_at, exec_id";
 
 pub(super) async fn show(connection: &mut MySqlConnection, id: TaskId) -> Attempted<Option<TaskDetail>> {
     let sql = AssertSqlSafe(format!("{COLUMNS}{SHOW}"));

@@ -141,6 +141,9 @@ impl Listing {
     /// Checks every field.
     pub fn validate(&self) -> Result<(), FieldError> {
         self.filter.validate()?;
+        if self.tenant.is_none() && self.sort.is_by_run_at() {
+            return Err(FieldError::new("sort", "by run_at needs a tenant, by which tasks are indexed"));
+        }
         field::range("limit", i64::try_from(self.limit).unwrap_or(i64::MAX), 1, limits::PAGE_ROWS_MAX as i64)
     }
 }

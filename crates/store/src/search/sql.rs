@@ -154,7 +154,8 @@ impl Query {
     /// Up to so many of the tasks in the range of due times, in any order, where such a range drives the search.
     pub(crate) fn run_at_range(&self, max: usize) -> Option<Statement> {
         let Filter { run_at_from, run_at_to, .. } = self.search.filter;
-        if (run_at_from.is_none() && run_at_to.is_none()) || self.search.sort.is_by_run_at() {
+        let unbounded = run_at_from.is_none() && run_at_to.is_none();
+        if unbounded || self.search.sort.is_by_run_at() || self.search.tenant.is_none() {
             return None;
         }
         let mut writer = Writer::new(self.dialect);
@@ -198,7 +199,8 @@ impl Query {
     fn drivers(&self) -> Vec<Driver> {
         let Filter { statuses, task_type, category, key, creator, host, schedule_id, .. } = &self.search.filter;
         let text = |column, value: &String| vec![Driver::Task(Some((column, Value::Text(value.clone()))))];
-        if self.search.sort.is_by_run_at() {
+        // Every index starts with the tenant. Over all tenants the ids alone are walked, and what does not match is skipped.
+        if self.search.sort.is_by_run_at() || self.search.tenant.is_none() {
             return vec![Driver::Task(None)];
         }
         if let Some(key) = key {
@@ -275,7 +277,7 @@ impl Query {
             }
         }
         self.cursor(writer);
-        if table == "task" && !self.search.sort.is_by_run_at() {
+        if table == "task" && !self.search.sort.is_by_run_at() && self.search.tenant.is_some() {
             self.created_bounds(writer);
         }
         if self.search.sort.is_by_run_at() {

@@ -47,3 +47,28 @@ pub(super) fn migrate(connection: &Connection, number: DatabaseNumber) -> Attemp
     }
     Ok(transaction.commit()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::sqlite::connect_all;
+    use taskwheel_model::DatabaseNumber;
+
+    #[test]
+    fn twenty_that_open_a_new_file_at_once_migrate_it_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tasks.db");
+        let number = DatabaseNumber::new(3).unwrap();
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..20).map(|_| scope.spawn(|| connect_all(&path, number).map(drop))).collect();
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
+        let (writer, _) = connect_all(&path, number).unwrap();
+        let version: i32 = writer.query_row("SELECT version FROM taskwheel_schema", [], |row| row.get(0)).unwrap();
+        assert_eq!(version, super::MIGRATIONS.len() as i32);
+        writer.execute("INSERT INTO task (type) VALUES ('mail')", []).unwrap();
+        assert_eq!(writer.last_insert_rowid(), number.first_id().0);
+        assert!(connect_all(&path, DatabaseNumber::default()).is_err(), "a database keeps its number");
+    }
+}

@@ -27,6 +27,7 @@ use crate::task::Submitted;
 use crate::verb::{Plan, SqlStore, Types, unique_keys};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use session::{Jobs, Request};
 use std::path::{Path, PathBuf};
@@ -131,6 +132,8 @@ fn connect_all(path: &Path, number: DatabaseNumber) -> Attempted<(Connection, Ve
     }
     let writer = connect(path, WRITER_SETTINGS)?;
     patiently(|| migrate::migrate(&writer, number))?;
+    // It writes by itself what the triggers write for others.
+    writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     let readers = (0..READERS).map(|_| connect(path, READER_SETTINGS)).collect::<Attempted<_>>()?;
     Ok((writer, readers))
 }

@@ -34,7 +34,7 @@ LEFT JOIN task_history h ON h.id = t.id LEFT JOIN task_worker k ON k.worker_id =
 
 const ATTEMPTS: &str = "
 SELECT round, attempt, exec_id, host, worker_id, started_at, finished_at, outcome, error
-FROM task_attempt WHERE task_id = ?1 ORDER BY started_at, exec_id";
+FROM task_attempt WHERE task_id = ?1 ORDER BY round, attempt, started_at, finished_at, exec_id";
 
 pub(super) fn show(connection: &Connection, id: TaskId) -> Attempted<Option<TaskDetail>> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS}{SHOW}"))?;

@@ -101,7 +101,12 @@ pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Jobs
     let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
     start("taskwheel-writer", move || {
         while let Some(first) = waiting.blocking_recv() {
-            session.write(first, || waiting.try_recv().ok());
+            // Counted from the end of the first job: a wait for the file's lock is no reason to take fewer.
+            let mut until = None;
+            session.write(first, || {
+                let until = *until.get_or_insert_with(|| Instant::now() + GROUP_TIME_MAX);
+                if Instant::now() < until { waiting.try_recv().ok() } else { None }
+            });
         }
     })?;
     Ok(jobs)
@@ -143,13 +148,11 @@ impl SqliteSession {
             first.answer(End::RolledBack(fault));
             return;
         }
-        let began = Instant::now();
         let (mut done, mut taken) = (Vec::new(), Some(first));
         while let Some(mut job) = taken {
             let outcome = self.run_in_savepoint(job.as_mut());
             done.push((job, outcome));
-            let full = done.len() >= GROUP_JOBS_MAX || began.elapsed() >= GROUP_TIME_MAX;
-            taken = if full || self.connection.is_autocommit() { None } else { next() };
+            taken = if done.len() >= GROUP_JOBS_MAX || self.connection.is_autocommit() { None } else { next() };
         }
         let commit = self.commit();
         for (job, outcome) in done {
@@ -207,9 +210,9 @@ impl SqliteSession {
     /// Leaves the transaction, where one is still open.
     fn leave(&mut self) {
         if !self.connection.is_autocommit()
-            && let Err(Fault::Again(error)) = self.execute("ROLLBACK")
+            && let Err(fault) = self.execute("ROLLBACK")
         {
-            tracing::error!(error, "a transaction could not be rolled back");
+            tracing::error!(?fault, "a transaction could not be rolled back");
         }
     }
 
@@ -226,7 +229,7 @@ impl Session for SqliteSession {
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
-        submit::insert(&self.connection, tasks)
+        submit::insert_whole(&self.connection, tasks)
     }
 
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
@@ -332,5 +335,122 @@ impl Session for SqliteSession {
 
     async fn contradictions(&mut self) -> Attempted<u64> {
         inspect::contradictions(&self.connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::connect_all;
+    use taskwheel_model::DatabaseNumber;
+
+    fn session() -> (SqliteSession, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, _) = connect_all(&directory.path().join("tasks.db"), DatabaseNumber::default()).unwrap();
+        (SqliteSession { connection, clock: Clock::manual(Time(1_000)), now: Time(0) }, directory)
+    }
+
+    fn job<F>(work: F) -> (Box<dyn Job>, oneshot::Receiver<Attempted<()>>)
+    where
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, ()> + Send + Sync + 'static,
+    {
+        let (request, answer) = Request::new(Arc::new(work), Repeat::Harmful);
+        (Box::new(request), answer)
+    }
+
+    /// A job that writes a type of this name, and then ends as told.
+    fn writes(
+        name: &'static str,
+        end: impl Fn() -> Attempted<()> + Copy + Send + Sync + 'static,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Attempted<()>>) {
+        job(move |session| {
+            Box::pin(async move {
+                session.put_type(name, None, Some(true)).await?;
+                end()
+            })
+        })
+    }
+
+    fn written(session: &SqliteSession) -> Vec<String> {
+        assert!(session.connection.is_autocommit(), "the transaction is over");
+        types::all(&session.connection).unwrap().into_iter().map(|one| one.task_type).collect()
+    }
+
+    fn final_fault() -> Attempted<()> {
+        Err(StoreError::Database("refused".into()).into())
+    }
+
+    #[test]
+    fn a_failing_job_takes_back_only_its_own() {
+        let (mut session, _directory) = session();
+        let (first, mut first_answer) = writes("a", || Ok(()));
+        let (second, mut second_answer) = writes("b", final_fault);
+        let (third, mut third_answer) = writes("c", || Ok(()));
+        let mut rest = vec![third, second];
+        session.write(first, || rest.pop());
+        assert_eq!(written(&session), ["a", "c"]);
+        assert!(first_answer.try_recv().unwrap().is_ok());
+        assert!(matches!(second_answer.try_recv().unwrap(), Err(Fault::Final(_))));
+        assert!(third_answer.try_recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_panic_is_its_own_jobs_alone() {
+        let (mut session, _directory) = session();
+        let (first, mut first_answer) = writes("a", || panic!("on purpose"));
+        let (second, mut second_answer) = writes("b", || Ok(()));
+        let (third, mut third_answer) = job(|_| Box::pin(std::future::pending()));
+        let mut rest = vec![third, second];
+        session.write(first, || rest.pop());
+        assert_eq!(written(&session), ["b"]);
+        let Err(Fault::Final(error)) = first_answer.try_recv().unwrap() else { panic!("a panic is no success") };
+        assert!(error.to_string().contains("on purpose"), "{error}");
+        assert!(second_answer.try_recv().unwrap().is_ok());
+        assert!(matches!(third_answer.try_recv().unwrap(), Err(Fault::Final(_))), "work that waits is a fault");
+    }
+
+    #[test]
+    fn nobody_is_answered_before_the_commit() {
+        let (mut session, _directory) = session();
+        let (first, mut first_answer) = writes("a", || Ok(()));
+        let mut second = Some(writes("b", || Ok(())).0);
+        session.write(first, || {
+            assert!(first_answer.try_recv().is_err(), "the transaction is still open");
+            second.take()
+        });
+        assert!(first_answer.try_recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_job_whose_caller_has_gone_runs_to_its_end() {
+        let (mut session, _directory) = session();
+        let (first, answer) = writes("a", || Ok(()));
+        drop(answer);
+        session.write(first, || None);
+        assert_eq!(written(&session), ["a"]);
+    }
+
+    /// After some errors SQLite rolls the whole transaction back by itself.
+    struct EndsTheTransaction;
+
+    impl Job for EndsTheTransaction {
+        fn run(&mut self, session: &mut SqliteSession) -> Attempted<()> {
+            session.execute("ROLLBACK")?;
+            final_fault()
+        }
+
+        fn answer(self: Box<Self>, end: End) {
+            assert!(matches!(end, End::RolledBack(Fault::Final(_))));
+        }
+    }
+
+    #[test]
+    fn jobs_of_a_lost_transaction_are_told_to_try_again() {
+        let (mut session, _directory) = session();
+        let (first, mut first_answer) = writes("a", || Ok(()));
+        let mut second: Option<Box<dyn Job>> = Some(Box::new(EndsTheTransaction));
+        session.write(first, || second.take());
+        assert_eq!(written(&session), [""; 0]);
+        assert!(matches!(first_answer.try_recv().unwrap(), Err(Fault::Again(_))));
     }
 }

@@ -1,0 +1,30 @@
+//! The conformance suite: the facts that hold on every database, each tested on all of them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod act;
+mod affinity;
+mod bad_input;
+mod bulk;
+mod cancel;
+mod claim;
+mod concurrency;
+mod dropping;
+mod edit;
+mod expiry;
+mod fencing;
+mod finish;
+mod history;
+mod ids;
+mod leases;
+mod list;
+mod migrate;
+mod plain_sql;
+mod renew;
+mod strangers;
+mod submit;
+mod transactions;
+mod types;
+mod unique;
+mod workers;
