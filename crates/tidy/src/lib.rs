@@ -21,9 +21,7 @@ impl File {
     /// The lines that are not comments, with their numbers as an editor shows them.
     pub fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
-        (1..)
-            .zip(self.text.lines())
-            .filter(move |(_, line)| is_code(line))
+        (1..).zip(self.text.lines()).filter(move |(_, line)| is_code(line))
     }
 }
 
@@ -38,8 +36,7 @@ pub fn root() -> PathBuf {
 /// When the repository cannot be read.
 pub fn files() -> Vec<File> {
     let root = root();
-    let gitignore =
-        fs::read_to_string(root.join(".gitignore")).expect("the repository has a .gitignore");
+    let gitignore = fs::read_to_string(root.join(".gitignore")).expect("the repository has a .gitignore");
     let ignored: Vec<&str> = gitignore.lines().chain(["/.git"]).collect();
     let mut files = Vec::new();
     collect(&root, "", &ignored, &mut files);
@@ -50,27 +47,15 @@ pub fn files() -> Vec<File> {
 fn collect(root: &Path, folder: &str, ignored: &[&str], files: &mut Vec<File>) {
     for entry in fs::read_dir(root.join(folder)).expect("a folder of the repository is readable") {
         let entry = entry.expect("a folder of the repository is readable");
-        let name = entry
-            .file_name()
-            .into_string()
-            .expect("file names are UTF-8");
-        let path = if folder.is_empty() {
-            name.clone()
-        } else {
-            format!("{folder}/{name}")
-        };
+        let name = entry.file_name().into_string().expect("file names are UTF-8");
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         // A pattern that starts with a slash is a path from the root, another one is a name in any folder.
-        let is_ignored = |pattern: &&str| {
-            pattern
-                .strip_prefix('/')
-                .map_or(*pattern == name, |from_root| from_root == path)
-        };
+        let is_ignored =
+            |pattern: &&str| pattern.strip_prefix('/').map_or(*pattern == name, |from_root| from_root == path);
         if ignored.iter().any(is_ignored) {
             continue;
         }
-        let kind = entry
-            .file_type()
-            .expect("a file of the repository has a type");
+        let kind = entry.file_type().expect("a file of the repository has a type");
         if kind.is_dir() {
             collect(root, &path, ignored, files);
         } else if let Ok(text) = fs::read_to_string(entry.path()) {

@@ -14,11 +14,7 @@ const DIALECTS: [&str; 3] = ["sqlite", "postgres", "mysql"];
 const TIDY: &str = "crates/tidy/";
 
 fn assert_none(violations: &[String], rule: &str) {
-    assert!(
-        violations.is_empty(),
-        "{rule}\n  {}",
-        violations.join("\n  ")
-    );
+    assert!(violations.is_empty(), "{rule}\n  {}", violations.join("\n  "));
 }
 
 /// Every code line of `files` that contains one of `words`.
@@ -42,9 +38,8 @@ fn rust_files(wanted: impl Fn(&str) -> bool) -> Vec<File> {
 
 #[test]
 fn sql_is_only_in_the_store() {
-    let may = |path: &str| {
-        path.starts_with("crates/store/") || path.starts_with("bench/") || path.starts_with(TIDY)
-    };
+    let may =
+        |path: &str| path.starts_with("crates/store/") || path.starts_with("crates/bench/") || path.starts_with(TIDY);
     let statements = [
         "SELECT ",
         "INSERT INTO",
@@ -58,30 +53,14 @@ fn sql_is_only_in_the_store() {
     ];
     let mut violations = lines_with(&rust_files(|path| !may(path)), &statements);
     let is_stray_sql = |path: &String| path.ends_with(".sql") && !may(path);
-    violations.extend(
-        files()
-            .into_iter()
-            .map(|file| file.path)
-            .filter(is_stray_sql),
-    );
+    violations.extend(files().into_iter().map(|file| file.path).filter(is_stray_sql));
     assert_none(&violations, "SQL belongs into crates/store:");
 }
 
 #[test]
 fn the_model_has_no_clock() {
-    let clocks = [
-        "SystemTime",
-        "Instant",
-        "::now(",
-        ".now()",
-        "now_v7",
-        "now_utc",
-        "UNIX_EPOCH",
-    ];
-    let violations = lines_with(
-        &rust_files(|path| path.starts_with("crates/model/")),
-        &clocks,
-    );
+    let clocks = ["SystemTime", "Instant", "::now(", ".now()", "now_v7", "now_utc", "UNIX_EPOCH"];
+    let violations = lines_with(&rust_files(|path| path.starts_with("crates/model/")), &clocks);
     assert_none(&violations, "time comes into the model as an argument:");
 }
 
@@ -104,8 +83,7 @@ fn the_model_has_no_io_and_no_async() {
         "reqwest",
     ];
     let mut files = files();
-    let is_model =
-        |path: &str| path.starts_with("crates/model/src/") || path == "crates/model/Cargo.toml";
+    let is_model = |path: &str| path.starts_with("crates/model/src/") || path == "crates/model/Cargo.toml";
     files.retain(|file| is_model(&file.path));
     assert_none(&lines_with(&files, &effects), "the model only decides:");
 }
@@ -115,26 +93,15 @@ fn dialects_have_the_same_file_names() {
     let files = files();
     let names = |dialect: &str| -> BTreeSet<&str> {
         let folder = format!("crates/store/src/{dialect}/");
-        files
-            .iter()
-            .filter_map(|file| file.path.strip_prefix(&folder))
-            .collect()
+        files.iter().filter_map(|file| file.path.strip_prefix(&folder)).collect()
     };
     let all: BTreeSet<&str> = DIALECTS.into_iter().flat_map(names).collect();
-    assert!(
-        !all.is_empty(),
-        "no dialect has a folder in crates/store/src"
-    );
+    assert!(!all.is_empty(), "no dialect has a folder in crates/store/src");
     for dialect in DIALECTS {
-        let missing: Vec<String> = all
-            .difference(&names(dialect))
-            .map(ToString::to_string)
-            .collect();
+        let missing: Vec<String> = all.difference(&names(dialect)).map(ToString::to_string).collect();
         assert_none(
             &missing,
-            &format!(
-                "{dialect} lacks files that another dialect has, so they cannot be read side by side:"
-            ),
+            &format!("{dialect} lacks files that another dialect has, so they cannot be read side by side:"),
         );
     }
 }
@@ -157,10 +124,7 @@ fn no_test_is_ignored_and_no_lint_is_allowed() {
     for file in rust_files(|_| true) {
         for (number, line) in file.code_lines() {
             let line = line.trim_start();
-            if ["#[ignore", "#[allow(", "#![allow("]
-                .iter()
-                .any(|attribute| line.starts_with(attribute))
-            {
+            if ["#[ignore", "#[allow(", "#![allow("].iter().any(|attribute| line.starts_with(attribute)) {
                 violations.push(format!("{}:{number}: {line}", file.path));
             }
         }
@@ -173,14 +137,9 @@ fn no_test_is_ignored_and_no_lint_is_allowed() {
 
 #[test]
 fn no_file_names_the_machine_it_was_written_on() {
-    let mut names = ["work", "root", "home", "Users"]
-        .map(|folder| format!("/{folder}/"))
-        .to_vec();
+    let mut names = ["work", "root", "home", "Users"].map(|folder| format!("/{folder}/")).to_vec();
     // A host named by an ordinary word could be meant as that word.
-    let host = fs::read_to_string("/etc/hostname")
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
+    let host = fs::read_to_string("/etc/hostname").unwrap_or_default().trim().to_owned();
     if host.contains(|letter: char| letter.is_ascii_digit() || letter == '-') {
         names.push(host);
     }
@@ -192,92 +151,57 @@ fn no_file_names_the_machine_it_was_written_on() {
             }
         }
     }
-    assert_none(
-        &violations,
-        "a path or host of one machine means nothing on another:",
-    );
+    assert_none(&violations, "a path or host of one machine means nothing on another:");
 }
 
 /// Does `line` contain `name` other than as the continuation of a longer path or word?
 fn starts_a_word(line: &str, name: &str) -> bool {
-    let continues = |before: &str| {
-        before.ends_with(|letter: char| letter.is_alphanumeric() || "._-/}".contains(letter))
-    };
-    line.match_indices(name)
-        .any(|(at, _)| !continues(&line[..at]))
+    let continues =
+        |before: &str| before.ends_with(|letter: char| letter.is_alphanumeric() || "._-/}".contains(letter));
+    line.match_indices(name).any(|(at, _)| !continues(&line[..at]))
 }
 
 #[test]
 fn decisions_are_numbered_without_gaps() {
     let files = files();
-    let mut names: Vec<&str> = files
-        .iter()
-        .filter_map(|file| file.path.strip_prefix("docs/decisions/"))
-        .collect();
+    let mut names: Vec<&str> = files.iter().filter_map(|file| file.path.strip_prefix("docs/decisions/")).collect();
     names.sort_unstable();
     let mut violations = Vec::new();
     for (number, name) in (1..).zip(names) {
-        let title = name
-            .strip_prefix(&format!("{number:04}-"))
-            .and_then(|rest| rest.strip_suffix(".md"));
+        let title = name.strip_prefix(&format!("{number:04}-")).and_then(|rest| rest.strip_suffix(".md"));
         if title.is_none_or(str::is_empty) {
             violations.push(format!("{name}: should be {number:04}-title.md"));
         }
     }
-    assert_none(
-        &violations,
-        "decisions are numbered from 0001 without gaps:",
-    );
+    assert_none(&violations, "decisions are numbered from 0001 without gaps:");
 }
 
 #[test]
 fn every_guarantee_names_a_test_that_exists() {
-    let guarantees =
-        fs::read_to_string(root().join("docs/guarantees.md")).expect("docs/guarantees.md is there");
+    let guarantees = fs::read_to_string(root().join("docs/guarantees.md")).expect("docs/guarantees.md is there");
     let promised: BTreeSet<&str> = guarantees.lines().flat_map(tests_named_in).collect();
     assert!(!promised.is_empty(), "docs/guarantees.md names no test");
-    let sources = rust_files(|path| {
-        path.starts_with("crates/") && (path.contains("/src/") || path.contains("/tests/"))
-    });
+    let sources =
+        rust_files(|path| path.starts_with("crates/") && (path.contains("/src/") || path.contains("/tests/")));
     let exists = |name: &str| sources.iter().any(|file| defines(&file.text, name));
-    let missing: Vec<String> = promised
-        .into_iter()
-        .filter(|name| !exists(name))
-        .map(str::to_owned)
-        .collect();
-    assert_none(
-        &missing,
-        "docs/guarantees.md names tests that do not exist:",
-    );
+    let missing: Vec<String> = promised.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
+    assert_none(&missing, "docs/guarantees.md names tests that do not exist:");
 }
 
 /// The `names_like_this` in backticks in the last column of a table's row.
 fn tests_named_in(line: &str) -> impl Iterator<Item = &str> {
-    let row = line
-        .trim()
-        .strip_prefix('|')
-        .and_then(|row| row.strip_suffix('|'));
-    let last_column = row
-        .and_then(|row| row.rsplit('|').next())
-        .unwrap_or_default();
+    let row = line.trim().strip_prefix('|').and_then(|row| row.strip_suffix('|'));
+    let last_column = row.and_then(|row| row.rsplit('|').next()).unwrap_or_default();
     // Every second piece is between backticks.
-    last_column
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|name| is_snake_case(name))
+    last_column.split('`').skip(1).step_by(2).filter(|name| is_snake_case(name))
 }
 
 fn is_snake_case(name: &str) -> bool {
     name.contains('_')
-        && name
-            .chars()
-            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_')
+        && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_')
 }
 
 fn defines(source: &str, name: &str) -> bool {
     let function = format!("fn {name}");
-    source
-        .match_indices(&function)
-        .any(|(at, _)| source[at + function.len()..].starts_with(['(', '<']))
+    source.match_indices(&function).any(|(at, _)| source[at + function.len()..].starts_with(['(', '<']))
 }

@@ -54,9 +54,9 @@ const SETTINGS: &str = "
 PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;
 PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
 PRAGMA automatic_index = OFF;";
-/// Memory for pages, in KiB below zero.
-const WRITER_SETTINGS: &str = "PRAGMA cache_size = -65536;";
-const READER_SETTINGS: &str = "PRAGMA cache_size = -16384; PRAGMA query_only = ON;";
+/// Memory for pages, in KiB below zero. More of it makes commits slower, and the operating system keeps the file anyhow.
+const WRITER_SETTINGS: &str = "PRAGMA cache_size = -16384;";
+const READER_SETTINGS: &str = "PRAGMA cache_size = -8192; PRAGMA query_only = ON;";
 
 /// Opens a store on SQLite. The file is made where there is none.
 pub async fn open(options: &Options) -> Result<impl Store> {

@@ -3,9 +3,9 @@
 use crate::facts;
 use crate::support::{Platform, task};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TaskId, limits};
-use taskwheel_store::Retention;
 use taskwheel_store::people::{Acted, Action};
 use taskwheel_store::worker::{Report, Reported};
+use taskwheel_store::{Retention, export};
 
 async fn a_first_success_costs_no_row_in_the_log(platform: &Platform) {
     let claimed = platform.start(task("mail")).await;
@@ -194,6 +194,45 @@ async fn where_success_is_not_kept_nothing_remains_of_it(platform: &Platform) {
     assert!(platform.offer(with_key).await.created, "its key is free");
 }
 
+async fn an_export_has_every_task_before_it_is_purged(platform: &Platform) {
+    let ids = one_of_each(platform).await;
+    platform.advance_ms(10);
+    let everything =
+        Retention { success_ms: Some(5), failure_ms: Some(5), manually_processed_ms: Some(5), cancelled_ms: Some(5) };
+    let mut written = Vec::new();
+    let purged = export::purge(&*platform.store, everything, Some(&mut written)).await.unwrap();
+    assert_eq!(purged, 4);
+    assert!(platform.all_tasks().await.is_empty());
+    let lines: Vec<serde_json::Value> =
+        written.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let seen: Vec<_> = lines.iter().map(|line| (line["id"].as_i64(), line["status"].as_str())).collect();
+    let words = [Status::Success, Status::Failure, Status::ManuallyProcessed, Status::Cancelled].map(Status::word);
+    let expected: Vec<_> = ids.iter().zip(words).map(|(id, word)| (Some(id.0), Some(word))).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(lines[1]["attempts_log"][0]["outcome"], "failure");
+}
+
+/// A disk that is full.
+struct Full;
+
+impl std::io::Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn a_purge_whose_export_fails_removes_nothing(platform: &Platform) {
+    one_of_each(platform).await;
+    platform.advance_ms(10);
+    let retention = Retention { success_ms: Some(5), ..Retention::default() };
+    assert!(export::purge(&*platform.store, retention, Some(&mut Full)).await.is_err());
+    assert_eq!(platform.all_tasks().await.len(), 4);
+}
+
 facts![
     a_first_success_costs_no_row_in_the_log,
     a_running_attempt_is_in_the_log_without_an_end,
@@ -205,4 +244,6 @@ facts![
     a_purge_goes_on_in_chunks,
     a_report_on_a_purged_task_is_superseded_without_a_status,
     where_success_is_not_kept_nothing_remains_of_it,
+    an_export_has_every_task_before_it_is_purged,
+    a_purge_whose_export_fails_removes_nothing,
 ];

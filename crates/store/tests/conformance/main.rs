@@ -24,6 +24,7 @@ mod plain_sql;
 mod renew;
 mod strangers;
 mod submit;
+mod together;
 mod transactions;
 mod types;
 mod unique;

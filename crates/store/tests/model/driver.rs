@@ -23,7 +23,7 @@ struct Known {
     life: Life,
     /// Its executions, oldest first, and whether the worker with the heartbeat has them.
     executions: Vec<(ExecId, bool)>,
-    /// How executions ended by report.
+    /// How executions ended that were reported or given back.
     ends: HashMap<ExecId, Outcome>,
 }
 
@@ -219,6 +219,10 @@ impl Driver {
             }
             let event = Event::Clock { worker_seen_at: self.seen_at };
             if let Ok(step) = decide(&known.life, &known.rules, &event, now) {
+                // Given back by the clock is given back: a worker that says the same is right.
+                if let (Some(Outcome::Release), State::Executing(execution)) = (step.ended, &known.life.state) {
+                    known.ends.insert(execution.exec_id, Outcome::Release);
+                }
                 known.life = step.life;
             }
         }

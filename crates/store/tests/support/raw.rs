@@ -55,11 +55,11 @@ impl Raw {
             Raw::Sqlite(connection) => sqlite_rows(connection, sql).map_err(|error| error.to_string()),
             Raw::Postgres(connection) => {
                 let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
-                rows.and_then(|rows| rows.iter().map(|row| texts(row)).collect()).map_err(|error| error.to_string())
+                rows.and_then(|rows| rows.iter().map(texts).collect()).map_err(|error| error.to_string())
             }
             Raw::Mysql(connection) => {
                 let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
-                rows.and_then(|rows| rows.iter().map(|row| texts(row)).collect()).map_err(|error| error.to_string())
+                rows.and_then(|rows| rows.iter().map(texts).collect()).map_err(|error| error.to_string())
             }
         };
         rows.unwrap_or_else(|error| panic!("{sql}: {error}"))

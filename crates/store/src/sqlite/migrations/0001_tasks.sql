@@ -1,6 +1,7 @@
 -- Tasks: what was submitted (task, once and for all), and how it stands, in the one of three places where it is:
 -- task_waiting, task_running or task_history. docs/schema.md describes them; docs/decisions/0002 says why they are split so.
--- All times are milliseconds since 1970. Tables are STRICT, so that a time or a number given as text is refused.
+-- All times are milliseconds since 1970. Tables are STRICT, so that a time or a number given as text is refused. Checks spell
+-- out their lists with OR: for an IN of more than two values SQLite makes a temporary table at each insert.
 
 CREATE TABLE task (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -45,7 +46,7 @@ CREATE TABLE task_waiting (
     lane         TEXT NOT NULL,
     rank         INTEGER NOT NULL,
     due          INTEGER NOT NULL,
-    status       INTEGER NOT NULL CHECK (status IN (1, 4, 5, 7)),
+    status       INTEGER NOT NULL CHECK (status = 1 OR status = 4 OR status = 5 OR status = 7),
     round        INTEGER NOT NULL,
     attempts     INTEGER NOT NULL,
     error_count  INTEGER NOT NULL,
@@ -118,7 +119,7 @@ CREATE TABLE task_unique (
 CREATE TABLE task_history (
     id           INTEGER PRIMARY KEY,
     tenant       TEXT NOT NULL,
-    status       INTEGER NOT NULL CHECK (status IN (3, 6, 8, 9)),
+    status       INTEGER NOT NULL CHECK (status = 3 OR status = 6 OR status = 8 OR status = 9),
     round        INTEGER NOT NULL,
     attempts     INTEGER NOT NULL,
     error_count  INTEGER NOT NULL,
