@@ -154,6 +154,13 @@ mod tests {
         (coalescer, sizes)
     }
 
+    /// Waits until so many batches have begun.
+    async fn begun(sizes: &Mutex<Vec<usize>>, batches: usize) {
+        while sizes.lock().unwrap().len() < batches {
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[tokio::test]
     async fn a_lone_call_is_run_at_once() {
         let (coalescer, sizes) = doubling(Arc::default());
@@ -170,9 +177,10 @@ mod tests {
             let coalescer = coalescer.clone();
             tokio::spawn(async move { coalescer.call(items).await.unwrap() })
         };
-        let held: Vec<_> = (0..AT_ONCE).map(|_| call(vec![0])).collect();
-        while sizes.lock().unwrap().len() < AT_ONCE {
-            tokio::task::yield_now().await;
+        let mut held = Vec::new();
+        while held.len() < AT_ONCE {
+            held.push(call(vec![0]));
+            begun(&sizes, held.len()).await;
         }
         let others: Vec<_> = (1..=10).map(|number| call(vec![number, -2 * number])).collect();
         while coalescer.calls.capacity() > CALLS_MAX - 10 {
@@ -199,9 +207,10 @@ mod tests {
             let coalescer = coalescer.clone();
             tokio::spawn(async move { coalescer.call(vec![item]).await })
         };
-        let held: Vec<_> = (0..AT_ONCE).map(|_| call(0)).collect();
-        while sizes.lock().unwrap().len() < AT_ONCE {
-            tokio::task::yield_now().await;
+        let mut held = Vec::new();
+        while held.len() < AT_ONCE {
+            held.push(call(0));
+            begun(&sizes, held.len()).await;
         }
         let (good, bad) = (call(3), call(-1));
         while coalescer.calls.capacity() > CALLS_MAX - 2 {
