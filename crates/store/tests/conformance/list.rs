@@ -213,6 +213,18 @@ async fn filters_together_narrow_each_other(platform: &Platform) {
     }
 }
 
+async fn tasks_of_a_schedule_are_found(platform: &Platform) {
+    world(platform).await;
+    let mut raw = platform.raw().await;
+    raw.run("INSERT INTO task (type, schedule_id, run_id) VALUES ('mail', 7, 1), ('mail', 8, 2), ('sms', 7, 3)").await;
+    let of_schedule = Filter { schedule_id: Some(7), ..Filter::default() };
+    let found = check(platform, None, of_schedule.clone(), |task| task.schedule_id == Some(7)).await;
+    assert_eq!(found, 2);
+    let and_type = Filter { task_type: Some("sms".into()), ..of_schedule };
+    let found = check(platform, Some("default"), and_type, |task| task.run_id == Some(3)).await;
+    assert_eq!(found, 1);
+}
+
 async fn a_cursor_stays_valid_while_tasks_come_and_go(platform: &Platform) {
     let ids = platform.submit_all((0..10).map(|_| task("mail")).collect()).await;
     let listing = Listing { sort: Sort::IdAscending, limit: 4, ..Listing::default() };
@@ -255,6 +267,7 @@ facts![
     times_are_ranges_with_both_ends,
     text_is_found_in_key_payload_error_and_remark,
     filters_together_narrow_each_other,
+    tasks_of_a_schedule_are_found,
     a_cursor_stays_valid_while_tasks_come_and_go,
     a_page_that_looks_at_many_rows_may_be_short_and_goes_on,
 ];

@@ -50,7 +50,9 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
     for (whose, tenant) in [("one tenant", Some(NewTask::TENANT_DEFAULT)), ("all tenants", None)] {
         let mut worst: Option<(&str, String, f64)> = None;
         for (place, case) in cases.iter().enumerate() {
-            for (sort_name, sort) in SORTS {
+            // By due time, tasks are indexed by tenant only, and the store refuses the order over all of them.
+            let sorts = SORTS.iter().filter(|(name, _)| tenant.is_some() || !name.contains("run_at"));
+            for &(sort_name, sort) in sorts {
                 let (calls, items) = pages(&store, tenant, case, sort, calls_max).await?;
                 let p99 = percentile(&calls, 0.99);
                 let name = format!("{} by {sort_name}", case.value);
