@@ -53,6 +53,15 @@ mod tests {
     use crate::sqlite::connect_all;
     use taskwheel_model::DatabaseNumber;
 
+    /// Plain SQL comes from whatever SQLite its writer has: an old one must find no function it does not know.
+    #[test]
+    fn the_schema_needs_no_new_sqlite() {
+        let sql = include_str!("migrations/0001_tasks.sql");
+        for newer in ["octet_length(", "subsec", "concat(", "CHECK (json_valid("] {
+            assert!(!sql.contains(newer), "{newer} is newer than SQLite 3.37, or means something else there");
+        }
+    }
+
     #[test]
     fn twenty_that_open_a_new_file_at_once_migrate_it_once() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 -- Tasks: what was submitted (task, once and for all), and how it stands, in the one of three places where it is:
 -- task_waiting, task_running or task_history. docs/schema.md describes them; docs/decisions/0002 says why they are split so.
+-- Only functions that SQLite 3.37 has, since plain SQL comes from whatever SQLite its writer has.
 -- All times are milliseconds since 1970. Tables are STRICT, so that a time or a number given as text is refused. Checks spell
 -- out their lists with OR: for an IN of more than two values SQLite makes a temporary table at each insert.
 
@@ -8,12 +9,12 @@ CREATE TABLE task (
     tenant       TEXT NOT NULL DEFAULT 'default' CHECK (length(tenant) BETWEEN 1 AND 64),
     type         TEXT NOT NULL CHECK (length(type) BETWEEN 1 AND 200 AND type NOT GLOB '*[^A-Za-z0-9_.:-]*'),
     task_key     TEXT CHECK (length(task_key) <= 200),
-    payload      TEXT CHECK (json_valid(payload) AND octet_length(payload) <= 262144),
+    payload      TEXT CHECK (payload IS NULL OR json_valid(payload) AND length(CAST(payload AS BLOB)) <= 262144),
     priority     INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 1 AND 9),
-    run_at       INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000) AS INTEGER)),
+    run_at       INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)),
     expire_at    INTEGER,
     max_attempts INTEGER CHECK (max_attempts = -1 OR max_attempts BETWEEN 1 AND 2147483647),
-    retry        TEXT CHECK (json_valid(retry)),
+    retry        TEXT CHECK (retry IS NULL OR json_valid(retry)),
     timeout_ms   INTEGER CHECK (timeout_ms = -1 OR timeout_ms >= 1),
     category     TEXT CHECK (length(category) BETWEEN 1 AND 200),
     creator      TEXT CHECK (length(creator) BETWEEN 1 AND 64),
@@ -26,7 +27,7 @@ CREATE TABLE task (
     parent_id    INTEGER,
     root_id      INTEGER,
     remark       TEXT,
-    created_at   INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('subsec') * 1000) AS INTEGER))
+    created_at   INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
 ) STRICT;
 CREATE INDEX task_by_id ON task (tenant, id);
 CREATE INDEX task_by_type ON task (tenant, type, id);
