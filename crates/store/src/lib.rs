@@ -12,6 +12,7 @@ mod error;
 pub mod export;
 mod options;
 pub mod people;
+mod pooled;
 mod rows;
 pub mod search;
 mod session;

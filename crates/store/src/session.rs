@@ -26,6 +26,19 @@ pub(crate) enum Fault {
     Final(StoreError),
 }
 
+impl Fault {
+    /// What is left of it when nothing more is tried.
+    pub(crate) fn into_error(self) -> StoreError {
+        match self {
+            Fault::Again(reason) => StoreError::Unavailable(reason),
+            Fault::UniqueKey => {
+                StoreError::Unavailable("a unique key was taken by another transaction just now".into())
+            }
+            Fault::Final(error) => error,
+        }
+    }
+}
+
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Fault {
         Fault::Final(error)

@@ -11,7 +11,7 @@ use super::{Result, State};
 
 const TABLES: &str = "DROP TABLE IF EXISTS floor_live, floor_history";
 
-const LIVE: &str = "
+pub(crate) const LIVE: &str = "
 CREATE TABLE floor_live (
   id bigint AUTO_INCREMENT PRIMARY KEY,
   type varchar(128) NOT NULL,

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 
 use super::{Result, State};
 
-const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 DROP TABLE IF EXISTS floor_live, floor_history;
 CREATE TABLE floor_live (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

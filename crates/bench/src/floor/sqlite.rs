@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::{Result, State};
 
-const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 CREATE TABLE floor_live (

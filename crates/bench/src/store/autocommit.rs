@@ -1,9 +1,9 @@
-//! What submit stands beside: connections that each insert one row a commit into the floor's live table.
+//! What submit stands beside: connections that each insert one row a commit.
 
 use super::database::Database;
 use super::submit::CALLERS;
 use super::work::task;
-use crate::floor::Result;
+use crate::floor::{self, Result};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,49 +11,46 @@ use taskwheel_model::NewTask;
 use taskwheel_store::Dialect;
 use tokio::sync::Barrier;
 
-const POSTGRES: &str = "
-CREATE TABLE floor_live (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, type text NOT NULL, task_key text, payload jsonb NOT NULL,
-  priority smallint NOT NULL DEFAULT 5, status smallint NOT NULL DEFAULT 1, run_at timestamptz NOT NULL DEFAULT now(),
-  attempts integer NOT NULL DEFAULT 0, worker text, started_at timestamptz,
-  created_at timestamptz NOT NULL DEFAULT now(), remark text);
-CREATE INDEX floor_claim ON floor_live (type, priority, run_at, id) WHERE status = 1";
+/// What the connections insert into.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Table {
+    /// The store's own: each row is a whole submit by plain SQL.
+    Task,
+    /// The floor's live table, which has one index.
+    Floor,
+}
 
-const MYSQL: &str = "
-CREATE TABLE floor_live (
-  id bigint AUTO_INCREMENT PRIMARY KEY, type varchar(128) NOT NULL, task_key varchar(255), payload mediumtext NOT NULL,
-  priority smallint NOT NULL DEFAULT 5, status smallint NOT NULL DEFAULT 1, run_at datetime(3) NOT NULL DEFAULT now(3),
-  attempts int NOT NULL DEFAULT 0, worker varchar(64), started_at datetime(3),
-  created_at datetime(3) NOT NULL DEFAULT now(3), remark varchar(255),
-  KEY floor_claim (type, status, priority, run_at, id)) ENGINE = InnoDB";
+impl Table {
+    fn name(self) -> &'static str {
+        match self {
+            Table::Task => "task",
+            Table::Floor => "floor_live",
+        }
+    }
 
-const SQLITE: &str = "
-PRAGMA journal_mode = WAL;
-CREATE TABLE floor_live (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, type TEXT NOT NULL, task_key TEXT, payload TEXT NOT NULL,
-  priority INTEGER NOT NULL DEFAULT 5, status INTEGER NOT NULL DEFAULT 1,
-  run_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
-  attempts INTEGER NOT NULL DEFAULT 0, worker TEXT, started_at INTEGER,
-  created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)), remark TEXT);
-CREATE INDEX floor_claim ON floor_live (type, priority, run_at, id) WHERE status = 1";
+    async fn create(self, database: &Database) -> Result<()> {
+        match (self, database.dialect) {
+            (Table::Task, _) => database.open(true).await.map(drop),
+            (Table::Floor, Dialect::Sqlite) => database.sql().await?.run(floor::sqlite::SCHEMA).await,
+            (Table::Floor, Dialect::Postgres) => database.sql().await?.run(floor::postgres::SCHEMA).await,
+            (Table::Floor, Dialect::Mysql) => database.sql().await?.run(floor::mysql::LIVE).await,
+        }
+    }
+}
 
-/// How many rows all connections together insert per second.
-pub(super) async fn rate(database: &Database, duration: Duration) -> Result<f64> {
-    let table = match database.dialect {
-        Dialect::Sqlite => SQLITE,
-        Dialect::Postgres => POSTGRES,
-        Dialect::Mysql => MYSQL,
-    };
-    let mut sql = database.sql().await?;
-    sql.run(table).await?;
+/// How many rows all connections together insert per second into an empty table.
+pub(super) async fn rate(server: &str, table: Table, duration: Duration) -> Result<f64> {
+    let database = Database::create(server, "autocommit").await?;
+    table.create(&database).await?;
     let (inserted, elapsed) = match database.dialect {
-        Dialect::Sqlite => sqlite(&database.url, duration)?,
-        Dialect::Postgres | Dialect::Mysql => servers(database, duration).await?,
+        Dialect::Sqlite => sqlite(&database.url, table, duration)?,
+        Dialect::Postgres | Dialect::Mysql => servers(&database, table, duration).await?,
     };
-    let found = sql.number("SELECT COUNT(*) FROM floor_live").await?;
+    let found = database.sql().await?.number(&format!("SELECT COUNT(*) FROM {}", table.name())).await?;
     if u64::try_from(found)? != inserted {
         return Err(format!("inserted {inserted} rows, found {found}").into());
     }
+    database.remove().await?;
     Ok(inserted as f64 / elapsed.as_secs_f64())
 }
 
@@ -64,30 +61,40 @@ enum Connected {
 }
 
 impl Connected {
-    async fn insert(&mut self, task: &NewTask) -> Result<()> {
-        match self {
-            Connected::Postgres(connection) => {
-                sqlx::query("INSERT INTO floor_live (type, task_key, payload) VALUES ($1, $2, $3::text::jsonb)")
+    async fn insert(&mut self, table: Table, task: &NewTask) -> Result<()> {
+        macro_rules! insert {
+            ($connection:expr, $sql:expr) => {
+                sqlx::query($sql)
                     .bind(&task.task_type)
                     .bind(&task.key)
                     .bind(&task.payload)
-                    .execute(connection)
-                    .await?;
+                    .execute($connection)
+                    .await
+                    .map(drop)?
+            };
+        }
+        match (self, table) {
+            (Connected::Postgres(connection), Table::Task) => {
+                insert!(connection, "INSERT INTO task (type, task_key, payload) VALUES ($1, $2, $3::text::json)");
             }
-            Connected::Mysql(connection) => {
-                sqlx::query("INSERT INTO floor_live (type, task_key, payload) VALUES (?, ?, ?)")
-                    .bind(&task.task_type)
-                    .bind(&task.key)
-                    .bind(&task.payload)
-                    .execute(connection)
-                    .await?;
+            (Connected::Postgres(connection), Table::Floor) => {
+                insert!(
+                    connection,
+                    "INSERT INTO floor_live (type, task_key, payload) VALUES ($1, $2, $3::text::jsonb)"
+                );
+            }
+            (Connected::Mysql(connection), Table::Task) => {
+                insert!(connection, "INSERT INTO task (type, task_key, payload) VALUES (?, ?, ?)");
+            }
+            (Connected::Mysql(connection), Table::Floor) => {
+                insert!(connection, "INSERT INTO floor_live (type, task_key, payload) VALUES (?, ?, ?)");
             }
         }
         Ok(())
     }
 }
 
-async fn servers(database: &Database, duration: Duration) -> Result<(u64, Duration)> {
+async fn servers(database: &Database, table: Table, duration: Duration) -> Result<(u64, Duration)> {
     let start = Arc::new(Barrier::new(usize::try_from(CALLERS)? + 1));
     let mut running = Vec::new();
     for number in 0..CALLERS {
@@ -95,7 +102,7 @@ async fn servers(database: &Database, duration: Duration) -> Result<(u64, Durati
             Dialect::Mysql => Connected::Mysql(MySqlConnection::connect(&database.url).await?),
             _ => Connected::Postgres(PgConnection::connect(&database.url).await?),
         };
-        running.push(tokio::spawn(inserter(connected, number, duration, start.clone())));
+        running.push(tokio::spawn(inserter(connected, table, number, duration, start.clone())));
     }
     start.wait().await;
     let (clock, mut inserted) = (Instant::now(), 0);
@@ -105,24 +112,30 @@ async fn servers(database: &Database, duration: Duration) -> Result<(u64, Durati
     Ok((inserted, clock.elapsed()))
 }
 
-async fn inserter(mut connected: Connected, number: u64, duration: Duration, start: Arc<Barrier>) -> Result<u64> {
+async fn inserter(
+    mut connected: Connected,
+    table: Table,
+    number: u64,
+    duration: Duration,
+    start: Arc<Barrier>,
+) -> Result<u64> {
     start.wait().await;
     let (clock, mut inserted) = (Instant::now(), 0);
     while clock.elapsed() < duration {
-        connected.insert(&task(number)).await?;
+        connected.insert(table, &task(number)).await?;
         inserted += 1;
     }
     Ok(inserted)
 }
 
 /// One thread for each connection, because SQLite blocks.
-fn sqlite(url: &str, duration: Duration) -> Result<(u64, Duration)> {
+fn sqlite(url: &str, table: Table, duration: Duration) -> Result<(u64, Duration)> {
     let path = url.trim_start_matches("sqlite://").to_owned();
     let clock = Instant::now();
     let threads: Vec<_> = (0..CALLERS)
         .map(|number| {
             let path = path.clone();
-            std::thread::spawn(move || sqlite_inserter(&path, number, clock + duration))
+            std::thread::spawn(move || sqlite_inserter(&path, table, number, clock + duration))
         })
         .collect();
     let mut inserted = 0;
@@ -132,13 +145,14 @@ fn sqlite(url: &str, duration: Duration) -> Result<(u64, Duration)> {
     Ok((inserted, clock.elapsed()))
 }
 
-fn sqlite_inserter(path: &str, number: u64, until: Instant) -> Result<u64> {
+fn sqlite_inserter(path: &str, table: Table, number: u64, until: Instant) -> Result<u64> {
     let connection = rusqlite::Connection::open(path)?;
     // Waiting is what an autocommit connection does here; giving up would lose the row.
     connection.busy_timeout(Duration::from_secs(60))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     let task = task(number);
-    let mut statement = connection.prepare("INSERT INTO floor_live (type, task_key, payload) VALUES (?1, ?2, ?3)")?;
+    let sql = format!("INSERT INTO {} (type, task_key, payload) VALUES (?1, ?2, ?3)", table.name());
+    let mut statement = connection.prepare(&sql)?;
     let mut inserted = 0;
     while Instant::now() < until {
         statement.execute((&task.task_type, &task.key, &task.payload))?;

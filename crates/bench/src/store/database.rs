@@ -46,20 +46,26 @@ impl Database {
 
     /// Removes the database. A store on it must have been dropped, but may still be closing its connections.
     pub(super) async fn remove(&self) -> Result<()> {
-        let how = match self.dialect {
+        let drop = format!("DROP DATABASE IF EXISTS {}", self.name);
+        match self.dialect {
             Dialect::Sqlite => {
                 let path = sqlite_path(&self.url)?;
                 for suffix in ["", "-wal", "-shm"] {
                     // It may not exist, which is what is wanted.
                     let _ = std::fs::remove_file(format!("{path}{suffix}"));
                 }
-                return Ok(());
+                Ok(())
             }
-            Dialect::Postgres => " WITH (FORCE)",
-            Dialect::Mysql => "",
-        };
-        let mut server = Sql::connect(self.dialect, &self.server).await?;
-        server.run(&format!("DROP DATABASE IF EXISTS {}{how}", self.name)).await
+            Dialect::Mysql => Sql::connect(self.dialect, &self.server).await?.run(&drop).await,
+            Dialect::Postgres => {
+                let mut server = Sql::connect(self.dialect, &self.server).await?;
+                match server.run(&format!("{drop} WITH (FORCE)")).await {
+                    Ok(()) => Ok(()),
+                    // An ordinary role may not end a vacuum that is under way; without FORCE the server waits for it.
+                    Err(_) => server.run(&drop).await,
+                }
+            }
+        }
     }
 
     /// Opens the store on it.

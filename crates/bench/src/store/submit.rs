@@ -1,6 +1,6 @@
 //! Submit: many callers with one task each, every one answered after its commit, beside as many autocommit connections.
 
-use super::autocommit;
+use super::autocommit::{self, Table};
 use super::database::Database;
 use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
@@ -16,26 +16,30 @@ use taskwheel_store::{Dialect, Store};
 pub(super) const CALLERS: u64 = 64;
 const SECONDS: f64 = 5.0;
 
-/// Measures single submits.
+/// Measures single submits. The bar is against the same submit by plain SQL; the bare table shows what its indexes and
+/// checks cost.
 pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<()> {
     let duration = Duration::from_secs_f64(settings.seconds(SECONDS));
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut plain, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..settings.runs {
-        ours.push(store(settings, duration).await?);
-        let database = Database::create(&settings.url, "autocommit").await?;
-        theirs.push(autocommit::rate(&database, duration).await?);
-        database.remove().await?;
-        progress(&format!("submit: {:.0}/s beside {:.0}/s", ours[ours.len() - 1], theirs[theirs.len() - 1]));
+        let (one, two, three) = (
+            store(settings, duration).await?,
+            autocommit::rate(&settings.url, Table::Task, duration).await?,
+            autocommit::rate(&settings.url, Table::Floor, duration).await?,
+        );
+        progress(&format!("submit: {one:.0}/s beside {two:.0}/s, {three:.0}/s into a bare table"));
+        ours.push(one);
+        plain.push(two);
+        bare.push(three);
     }
     let least = if Dialect::of(&settings.url)? == Dialect::Sqlite { 5.0 } else { 3.0 };
-    rows.push(Row::beside(
-        format!("submit, {CALLERS} callers with one task each"),
-        Unit::PerSecond,
-        median(&ours),
-        format!("{CALLERS} autocommit connections"),
-        median(&theirs),
-        Some(Bar::RatioAtLeast(least)),
-    ));
+    let row = |beside: String, theirs: &[f64], bar| {
+        let what = format!("submit, {CALLERS} callers with one task each");
+        Row::beside(what, Unit::PerSecond, median(&ours), beside, median(theirs), bar)
+    };
+    let connections = format!("{CALLERS} autocommit connections");
+    rows.push(row(connections.clone(), &plain, Some(Bar::RatioAtLeast(least))));
+    rows.push(row(format!("{connections}, bare table"), &bare, None));
     Ok(())
 }
 

@@ -115,7 +115,7 @@ fn unavailable(error: sqlx::Error) -> StoreError {
                 .into(),
         );
     }
-    super::final_error(fault(error))
+    fault(error).into_error()
 }
 
 #[cfg(test)]

@@ -14,28 +14,29 @@ mod submit;
 mod types;
 mod workers;
 
-use crate::options::{Clock, Dialect, Options};
-use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
+use crate::options::{Dialect, Options};
+use crate::pooled::{Pooled, Server};
+use crate::session::{Attempted, Fault, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, submit_on as submit_in};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::MySqlSession;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlPoolOptions};
-use sqlx::pool::PoolConnection;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlPoolOptions};
 use sqlx::{Executor, MySql, Row};
 use std::str::FromStr;
 use std::time::Duration;
+use submit::Inserting;
 use taskwheel_model::{NewTask, Time};
 
-/// How often work is tried that met a deadlock or a lost connection.
-const TRIES_MAX: u32 = 5;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections for lists and counts, apart from the work on tasks so that they cannot hold it up.
+/// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
-/// Without gap locks, so that claims and submits do not wait for each other.
+/// Without gap locks, so that claims and submits do not wait for each other. The variable tells the trigger on `task` that we
+/// let tasks wait ourselves.
 const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+     SET @taskwheel_lets_wait = 1;
      SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
          sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
@@ -54,6 +55,8 @@ pub async fn open(options: &Options) -> Result<impl Store> {
         MySqlPoolOptions::new()
             .max_connections(max)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A connection that died is found when its transaction begins, without a round trip for each that did not.
+            .test_before_acquire(false)
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     connection.execute(SETTINGS).await?;
@@ -63,7 +66,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
             .connect_lazy_with(connect.clone())
     };
     let (work, read) = (pool(options.connections_max.max(1)), pool(READ_CONNECTIONS_MAX));
-    let database = MySqlDatabase { work, read, clock: options.clock.clone() };
+    let database = Pooled::<MySqlServer> { work, read, clock: options.clock.clone() };
     Ok(SqlStore::new(database, Dialect::Mysql, options))
 }
 
@@ -76,98 +79,35 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
         task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
     }
     let work = async {
-        let start = read_clock(connection, "").await?;
-        let mut session = MySqlSession::new(connection, start);
+        let Beginning { now, id_step } = read_clock(connection, "").await?;
+        let mut session = MySqlSession::new(connection, now, Inserting { id_step, by_trigger: true });
         let types = Types::new(session.types().await?);
         submit_in(&mut session, tasks, &types).await
     };
-    work.await.map_err(final_error)
+    work.await.map_err(Fault::into_error)
 }
 
-struct MySqlDatabase {
-    work: MySqlPool,
-    read: MySqlPool,
-    clock: Clock,
-}
+struct MySqlServer;
 
 #[async_trait]
-impl Database for MySqlDatabase {
-    async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        run_to_end(self.work.clone(), self.clock.clone(), repeat, work).await
+impl Server for MySqlServer {
+    type Database = MySql;
+    type Beginning = Beginning;
+
+    async fn begin(connection: &mut MySqlConnection) -> Attempted<Beginning> {
+        read_clock(connection, "BEGIN; ").await
     }
 
-    async fn read<T, F>(&self, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        run_to_end(self.read.clone(), self.clock.clone(), Repeat::Harmless, work).await
+    fn session(connection: &mut MySqlConnection, beginning: Beginning, told: Option<Time>) -> Box<dyn Session + '_> {
+        Box::new(MySqlSession::new(
+            connection,
+            told.unwrap_or(beginning.now),
+            Inserting { id_step: beginning.id_step, by_trigger: false },
+        ))
     }
-}
 
-/// Runs work in a task of its own: a caller that goes away cannot leave its transaction half done on a pooled connection.
-async fn run_to_end<T, F>(pool: MySqlPool, clock: Clock, repeat: Repeat, work: F) -> Result<T>
-where
-    T: Send + 'static,
-    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-{
-    let running = tokio::spawn(async move {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match attempt(&pool, &clock, repeat, &work).await {
-                Err(Fault::Again(reason)) if tries < TRIES_MAX => {
-                    tracing::debug!(reason, tries, "a transaction is tried again");
-                    tokio::time::sleep(Duration::from_millis(u64::from(5 * tries * tries))).await;
-                }
-                // Another task took the key between our look and our insert: the next look finds it.
-                Err(Fault::UniqueKey) if tries < TRIES_MAX => {}
-                other => return other.map_err(final_error),
-            }
-        }
-    });
-    running.await.map_err(|error| StoreError::Database(format!("work on the database ended early: {error}")))?
-}
-
-/// One try. A deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
-/// them alike.
-async fn attempt<T, F>(pool: &MySqlPool, clock: &Clock, repeat: Repeat, work: &F) -> Attempted<T>
-where
-    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
-{
-    let mut lease = Lease { connection: pool.acquire().await.map_err(fault)?, clean: false };
-    let mut start = read_clock(&mut lease.connection, "BEGIN; ").await?;
-    start.now = clock.fixed().map_or(start.now, Time);
-    let mut session = MySqlSession::new(&mut lease.connection, start);
-    let answer = work(&mut session).await;
-    let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = lease.connection.execute(end).await;
-    lease.clean = ended.is_ok();
-    match (answer, ended) {
-        (Ok(answer), Ok(_)) => Ok(answer),
-        (Ok(_), Err(error)) => Err(match (fault(error), repeat) {
-            (Fault::Again(reason), Repeat::Harmful) => Fault::Final(StoreError::OutcomeUnknown(reason)),
-            (fault, _) => fault,
-        }),
-        (Err(fault), _) => Err(fault),
-    }
-}
-
-/// A connection that goes back to the pool only when its transaction has ended, even if the work panics.
-struct Lease {
-    connection: PoolConnection<MySql>,
-    clean: bool,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if !self.clean {
-            self.connection.close_on_drop();
-        }
+    fn fault(error: sqlx::Error) -> Fault {
+        fault(error)
     }
 }
 
@@ -198,11 +138,11 @@ fn fault(error: sqlx::Error) -> Fault {
             1213 | 1205 | 1040 | 1203 | 1053 | 1290 | 1836 | 1047 | 1927 | 1020 => Fault::Again(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::WorkerCrashed => Fault::Again(error.to_string()),
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            Fault::Again(error.to_string())
+        }
+        // It was waited for long enough.
+        sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),
         _ => Fault::Final(StoreError::Database(error.to_string())),
     }
 }
@@ -220,12 +160,4 @@ fn unique_fault(error: sqlx::Error) -> Fault {
 fn number(error: &sqlx::Error) -> u16 {
     let database = error.as_database_error();
     database.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>()).map_or(0, MySqlDatabaseError::number)
-}
-
-fn final_error(fault: Fault) -> StoreError {
-    match fault {
-        Fault::Again(reason) => StoreError::Unavailable(reason),
-        Fault::UniqueKey => StoreError::Unavailable("a unique key was taken by another transaction just now".into()),
-        Fault::Final(error) => error,
-    }
 }

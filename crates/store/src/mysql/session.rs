@@ -1,7 +1,8 @@
 //! One open transaction on MySQL and MariaDB: every statement the verbs need, each in the file of its kind.
 
 use super::claim::Key;
-use super::{Beginning, claim, finish, inspect, read, rows, submit, types, workers};
+use super::submit::Inserting;
+use super::{claim, finish, inspect, read, rows, submit, types, workers};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Insert, Pick, Picked, Session, Start, Starter};
@@ -16,14 +17,14 @@ use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, TypeSettings};
 pub(super) struct MySqlSession<'c> {
     connection: &'c mut MySqlConnection,
     now: Time,
-    id_step: i64,
+    inserting: Inserting,
     /// Where picked tasks wait, so that they can be started by their primary keys.
     picked: HashMap<TaskId, Key>,
 }
 
 impl<'c> MySqlSession<'c> {
-    pub(super) fn new(connection: &'c mut MySqlConnection, beginning: Beginning) -> MySqlSession<'c> {
-        MySqlSession { connection, now: beginning.now, id_step: beginning.id_step, picked: HashMap::new() }
+    pub(super) fn new(connection: &'c mut MySqlConnection, now: Time, inserting: Inserting) -> MySqlSession<'c> {
+        MySqlSession { connection, now, inserting, picked: HashMap::new() }
     }
 }
 
@@ -34,7 +35,7 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
-        submit::insert(self.connection, tasks, self.id_step).await
+        submit::insert(self.connection, tasks, self.inserting).await
     }
 
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {

@@ -1,7 +1,10 @@
-//! Submit on MySQL and MariaDB. The trigger on `task` puts each task where claims find it.
+//! Submit on MySQL and MariaDB.
 //!
 //! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows
 //! does not. So a batch is cut into statements of a few fixed sizes, each of which is prepared once.
+//!
+//! Triggers run row by row here and cost as much as the insert itself. On a connection of the store, which has told the
+//! trigger so, one more statement lets all tasks wait; on a user's own the trigger does it.
 
 use super::{fault, unique_fault};
 use crate::session::{Attempted, Insert};
@@ -13,7 +16,7 @@ use std::sync::LazyLock;
 use taskwheel_model::{RetryPolicy, TaskId};
 
 /// How many rows a statement may have.
-const SIZES: [usize; 4] = [500, 100, 10, 1];
+const SIZES: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
 /// Most bytes of payloads in one statement of several rows: far below the smallest usual `max_allowed_packet`.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -24,10 +27,38 @@ const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?,
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'))";
 
-static STATEMENTS: LazyLock<[String; 4]> =
+static STATEMENTS: LazyLock<[String; 10]> =
     LazyLock::new(|| SIZES.map(|rows| format!("{INTO}{}", [ROW].repeat(rows).join(", "))));
 
-pub(super) async fn insert(connection: &mut MySqlConnection, tasks: &[Insert], id_step: i64) -> Attempted<Vec<TaskId>> {
+/// What the trigger does, for tasks that one statement inserted.
+const LET_WAIT: &str = "
+INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
+                          category, creator, unique_key, affinity, check_at, updated_at)
+SELECT id, tenant, type, IF(affinity IS NULL, type, CONCAT(type, '@', affinity)), 9 - priority,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', run_at) DIV 1000, 1, 1, 0, 0,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', expire_at) DIV 1000, category, creator, unique_key, affinity,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN affinity IS NULL THEN expire_at
+           WHEN expire_at IS NULL THEN run_at ELSE LEAST(run_at, expire_at) END) DIV 1000,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', created_at) DIV 1000
+FROM task WHERE id BETWEEN ? AND ? AND (id - ?) % ? = 0";
+const TAKE_KEYS: &str = "
+INSERT INTO task_unique (tenant, type, unique_key, id)
+SELECT tenant, type, unique_key, id FROM task WHERE id BETWEEN ? AND ? AND (id - ?) % ? = 0 AND unique_key IS NOT NULL";
+
+/// How tasks are inserted on a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Inserting {
+    /// The distance of ids that one statement hands out.
+    pub(super) id_step: i64,
+    /// Whether the trigger lets them wait.
+    pub(super) by_trigger: bool,
+}
+
+pub(super) async fn insert(
+    connection: &mut MySqlConnection,
+    tasks: &[Insert],
+    Inserting { id_step, by_trigger }: Inserting,
+) -> Attempted<Vec<TaskId>> {
     let mut ids = Vec::with_capacity(tasks.len());
     let mut rest = tasks;
     while !rest.is_empty() {
@@ -35,7 +66,15 @@ pub(super) async fn insert(connection: &mut MySqlConnection, tasks: &[Insert], i
         let (rows, later) = rest.split_at(size);
         let query = rows.iter().fold(sqlx::query(statement), bind);
         let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
-        ids.extend((0..).take(size).map(|place: i64| TaskId(first + place * id_step)));
+        let last = first + (size as i64 - 1) * id_step;
+        if !by_trigger {
+            let keys = rows.iter().any(|row| row.task.unique_key.is_some()).then_some(TAKE_KEYS);
+            for statement in keys.into_iter().chain([LET_WAIT]) {
+                let query = sqlx::query(statement).bind(first).bind(last).bind(first).bind(id_step);
+                query.execute(&mut *connection).await.map_err(unique_fault)?;
+            }
+        }
+        ids.extend((first..=last).step_by(id_step as usize).map(TaskId));
         rest = later;
     }
     Ok(ids)

@@ -62,5 +62,5 @@ pub(super) async fn migrate(pool: &PgPool, number: DatabaseNumber) -> Result<()>
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {
-    super::final_error(fault(error))
+    fault(error).into_error()
 }

@@ -11,24 +11,22 @@ mod submit;
 mod types;
 mod workers;
 
-use crate::options::{Clock, Dialect, Options};
-use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
+use crate::options::{Dialect, Options};
+use crate::pooled::{Pooled, Server};
+use crate::session::{Attempted, Fault, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, submit_on as submit_in};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::PgSession;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Executor, Postgres, Row};
 use std::str::FromStr;
 use std::time::Duration;
 use taskwheel_model::{NewTask, Time};
 
-/// How often work is tried that met a deadlock or a lost connection.
-const TRIES_MAX: u32 = 5;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections for lists and counts, apart from the work on tasks so that they cannot hold it up.
+/// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
 /// Every statement of ours has an end. Connections for work on tasks keep to their indexes whatever the statistics of a
@@ -57,7 +55,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let work = pool(options.connections_max.max(1), WORK_SETTINGS);
     migrate::migrate(&work, options.number).await?;
     let read = pool(READ_CONNECTIONS_MAX, READ_SETTINGS);
-    let database = PgDatabase { work, read, clock: options.clock.clone() };
+    let database = Pooled::<PgServer> { work, read, clock: options.clock.clone() };
     Ok(SqlStore::new(database, Dialect::Postgres, options))
 }
 
@@ -75,103 +73,26 @@ pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Resu
         let types = Types::new(session.types().await?);
         submit_in(&mut session, tasks, &types).await
     };
-    work.await.map_err(final_error)
+    work.await.map_err(Fault::into_error)
 }
 
-struct PgDatabase {
-    work: PgPool,
-    read: PgPool,
-    clock: Clock,
-}
+struct PgServer;
 
 #[async_trait]
-impl Database for PgDatabase {
-    async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        run_to_end(self.work.clone(), self.clock.clone(), repeat, work).await
+impl Server for PgServer {
+    type Database = Postgres;
+    type Beginning = Time;
+
+    async fn begin(connection: &mut PgConnection) -> Attempted<Time> {
+        read_clock(connection, "BEGIN; ").await
     }
 
-    async fn read<T, F>(&self, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        run_to_end(self.read.clone(), self.clock.clone(), Repeat::Harmless, work).await
+    fn session(connection: &mut PgConnection, now: Time, told: Option<Time>) -> Box<dyn Session + '_> {
+        Box::new(PgSession { connection, now: told.unwrap_or(now) })
     }
-}
 
-/// Runs work in a task of its own: a caller that goes away cannot leave its transaction half done on a pooled connection.
-async fn run_to_end<T, F>(pool: PgPool, clock: Clock, repeat: Repeat, work: F) -> Result<T>
-where
-    T: Send + 'static,
-    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
-{
-    let running = tokio::spawn(async move {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match attempt(&pool, &clock, repeat, &work).await {
-                Err(Fault::Again(reason)) if tries < TRIES_MAX => {
-                    tracing::debug!(reason, tries, "a transaction is tried again");
-                    tokio::time::sleep(Duration::from_millis(u64::from(5 * tries * tries))).await;
-                }
-                // Another task took the key between our look and our insert: the next look finds it.
-                Err(Fault::UniqueKey) if tries < TRIES_MAX => {}
-                other => return other.map_err(final_error),
-            }
-        }
-    });
-    running.await.map_err(|error| StoreError::Database(format!("work on the database ended early: {error}")))?
-}
-
-async fn attempt<T, F>(pool: &PgPool, clock: &Clock, repeat: Repeat, work: &F) -> Attempted<T>
-where
-    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
-{
-    let (mut lease, now) = begin(pool).await?;
-    let now = clock.fixed().map_or(now, Time);
-    let mut session = PgSession { connection: &mut lease.connection, now };
-    let answer = work(&mut session).await;
-    let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = lease.connection.execute(end).await;
-    lease.clean = ended.is_ok();
-    match (answer, ended) {
-        (Ok(answer), Ok(_)) => Ok(answer),
-        (Ok(_), Err(error)) => Err(match (fault(error), repeat) {
-            (Fault::Again(reason), Repeat::Harmful) => Fault::Final(StoreError::OutcomeUnknown(reason)),
-            (fault, _) => fault,
-        }),
-        (Err(fault), _) => Err(fault),
-    }
-}
-
-/// Begins a transaction on a connection that lives. After a restart of the server all idle ones are dead: each is tried
-/// and thrown away, until the pool makes a new one or says why it cannot.
-async fn begin(pool: &PgPool) -> Attempted<(Lease, Time)> {
-    let mut dead = 0;
-    loop {
-        let mut lease = Lease { connection: pool.acquire().await.map_err(fault)?, clean: false };
-        match read_clock(&mut lease.connection, "BEGIN; ").await {
-            Err(Fault::Again(_)) if dead < pool.options().get_max_connections() => dead += 1,
-            now => return Ok((lease, now?)),
-        }
-    }
-}
-
-/// A connection that goes back to the pool only when its transaction has ended, even if the work panics.
-struct Lease {
-    connection: PoolConnection<Postgres>,
-    clean: bool,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if !self.clean {
-            self.connection.close_on_drop();
-        }
+    fn fault(error: sqlx::Error) -> Fault {
+        fault(error)
     }
 }
 
@@ -198,13 +119,5 @@ fn fault(error: sqlx::Error) -> Fault {
         // It was waited for long enough.
         sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),
         _ => Fault::Final(StoreError::Database(error.to_string())),
-    }
-}
-
-fn final_error(fault: Fault) -> StoreError {
-    match fault {
-        Fault::Again(reason) => StoreError::Unavailable(reason),
-        Fault::UniqueKey => StoreError::Unavailable("a unique key was taken by another transaction just now".into()),
-        Fault::Final(error) => error,
     }
 }

@@ -6,6 +6,9 @@ use super::{Filter, Search};
 use crate::options::Dialect;
 use taskwheel_model::{Status, Time, limits};
 
+/// How many rows on each side of a time are looked at for the ids that belong to it.
+const EDGE_ROWS: usize = 10_000;
+
 /// A value to bind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -160,7 +163,7 @@ impl Query {
         }
         let mut writer = Writer::new(self.dialect);
         writer.push(" FROM task t WHERE 1 = 1");
-        self.tenant(&mut writer, "t.");
+        self.tenant(&mut writer);
         self.run_at_bounds(&mut writer);
         writer.push(" LIMIT ").number(max as i64);
         Some(writer.statement)
@@ -263,7 +266,7 @@ impl Query {
         writer.push(&format!("SELECT t.id FROM {table} t"));
         self.keep_to_index(writer, driver);
         writer.push(" WHERE 1 = 1");
-        self.tenant(writer, "t.");
+        self.tenant(writer);
         match driver {
             Driver::Task(None) => {}
             Driver::Task(Some((column, value))) => {
@@ -312,9 +315,9 @@ impl Query {
         writer.push(&format!(" FORCE INDEX ({index})"));
     }
 
-    fn tenant(&self, writer: &mut Writer, alias: &str) {
+    fn tenant(&self, writer: &mut Writer) {
         if let Some(tenant) = &self.search.tenant {
-            writer.push(&format!(" AND {alias}tenant = ")).text(tenant);
+            writer.push(" AND t.tenant = ").text(tenant);
         }
     }
 
@@ -335,17 +338,16 @@ impl Query {
         }
     }
 
-    /// Ids between which everything created in the wanted time lies. Ids and creation times grow together but for
-    /// what was inserted side by side, which is why a stretch of rows at each end is looked at.
+    /// Ids between which everything created in the wanted time lies, whosever it is. Ids and creation times grow together
+    /// but for what was inserted side by side, which is why a stretch of rows at each end is looked at.
     fn created_bounds(&self, writer: &mut Writer) {
         let bounds =
             [(self.search.filter.created_from, ">=", "min", ""), (self.search.filter.created_to, "<=", "max", " DESC")];
         for (time, operator, edge, direction) in bounds {
             let Some(time) = time else { continue };
-            writer.push(&format!(" AND t.id {operator} (SELECT {edge}(id) FROM (SELECT b.id FROM task b WHERE 1 = 1"));
-            self.tenant(writer, "b.");
-            writer.push(&format!(" AND b.created_at {operator} ")).time(time);
-            writer.push(&format!(" ORDER BY b.created_at{direction}, b.id{direction} LIMIT 1000) edge)"));
+            writer.push(&format!(" AND t.id {operator} (SELECT {edge}(id) FROM (SELECT b.id FROM task b"));
+            writer.push(&format!(" WHERE b.created_at {operator} ")).time(time);
+            writer.push(&format!(" ORDER BY b.created_at{direction}, b.id{direction} LIMIT {EDGE_ROWS}) edge)"));
         }
     }
 
@@ -370,7 +372,7 @@ impl Query {
     /// The whole filter, on the whole row.
     fn conditions(&self, writer: &mut Writer) {
         let filter = &self.search.filter;
-        self.tenant(writer, "t.");
+        self.tenant(writer);
         if !filter.statuses.is_empty() {
             let codes: Vec<_> = filter.statuses.iter().map(|status| status.code().to_string()).collect();
             writer.push(&format!(" AND COALESCE(w.status, r.status, h.status) IN ({})", codes.join(", ")));

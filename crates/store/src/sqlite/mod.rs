@@ -63,7 +63,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let (path, number) = (path(&options.url)?, options.number);
     let opening = tokio::task::spawn_blocking(move || connect_all(&path, number));
     let opened = opening.await.map_err(|error| StoreError::Database(format!("opening ended early: {error}")))?;
-    let (writer, readers) = opened.map_err(final_error)?;
+    let (writer, readers) = opened.map_err(Fault::into_error)?;
     let database = SqliteDatabase {
         writer: session::start_writer(writer, &options.clock)?,
         readers: session::start_readers(readers, &options.clock)?,
@@ -90,7 +90,7 @@ pub fn submit_on(connection: &Connection, tasks: &[NewTask]) -> Result<Vec<Submi
         }
         submitted
     };
-    work().map_err(final_error)
+    work().map_err(Fault::into_error)
 }
 
 /// The verb again, without its session: a borrowed connection cannot be sent to another thread, as a session must.
@@ -202,7 +202,7 @@ where
                 tokio::time::sleep(Duration::from_millis(u64::from(5 * tries * tries))).await;
             }
             Err(Fault::UniqueKey) if tries < TRIES_MAX => {}
-            other => return other.map_err(final_error),
+            other => return other.map_err(Fault::into_error),
         }
     }
 }
@@ -234,13 +234,5 @@ fn fault(error: &rusqlite::Error) -> Fault {
             Fault::Final(StoreError::Configuration(format!("the file is not a SQLite database ({error})")))
         }
         _ => Fault::Final(StoreError::Database(error.to_string())),
-    }
-}
-
-fn final_error(fault: Fault) -> StoreError {
-    match fault {
-        Fault::Again(reason) => StoreError::Unavailable(reason),
-        Fault::UniqueKey => StoreError::Unavailable("a unique key was taken by another transaction just now".into()),
-        Fault::Final(error) => error,
     }
 }

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS task (
     KEY task_by_id (tenant, id),
     KEY task_by_type (tenant, type, id),
     KEY task_by_run_at (tenant, run_at, id),
-    KEY task_by_created_at (tenant, created_at, id),
+    KEY task_by_created_at (created_at, id),
     KEY task_by_key (tenant, task_key, id),
     KEY task_by_creator (tenant, creator, id),
     KEY task_by_category (tenant, category, id),
@@ -186,24 +186,24 @@ CREATE TABLE IF NOT EXISTS task_worker (
     seen_at      BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
--- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
+-- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction. The store
+-- does it for its own inserts, many at a time, and says so by the variable.
 DROP TRIGGER IF EXISTS task_goes_live;
 CREATE TRIGGER task_goes_live AFTER INSERT ON task FOR EACH ROW
-BEGIN
-    DECLARE due_ms, expiry_ms, look_ms BIGINT;
-    SET due_ms = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000;
-    SET expiry_ms = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.expire_at) DIV 1000;
-    SET look_ms = IF(NEW.affinity IS NULL, NULL, due_ms);
+IF @taskwheel_lets_wait IS NULL THEN
     INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
                               category, creator, unique_key, affinity, check_at, updated_at)
     VALUES (NEW.id, NEW.tenant, NEW.type, IF(NEW.affinity IS NULL, NEW.type, CONCAT(NEW.type, '@', NEW.affinity)),
-            9 - NEW.priority, due_ms, 1, 1, 0, 0, expiry_ms, NEW.category, NEW.creator, NEW.unique_key, NEW.affinity,
-            COALESCE(LEAST(expiry_ms, look_ms), expiry_ms, look_ms),
+            9 - NEW.priority, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000, 1, 1, 0, 0,
+            TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.expire_at) DIV 1000,
+            NEW.category, NEW.creator, NEW.unique_key, NEW.affinity,
+            TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN NEW.affinity IS NULL THEN NEW.expire_at
+                WHEN NEW.expire_at IS NULL THEN NEW.run_at ELSE LEAST(NEW.run_at, NEW.expire_at) END) DIV 1000,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.created_at) DIV 1000);
     IF NEW.unique_key IS NOT NULL THEN
         INSERT INTO task_unique (tenant, type, unique_key, id) VALUES (NEW.tenant, NEW.type, NEW.unique_key, NEW.id);
     END IF;
-END;
+END IF;
 
 -- Everything about every task, for people: live and finished, the status as a word, times as times.
 CREATE OR REPLACE VIEW task_view AS

@@ -32,7 +32,7 @@ CREATE TABLE task (
 CREATE INDEX task_by_id ON task (tenant, id);
 CREATE INDEX task_by_type ON task (tenant, type, id);
 CREATE INDEX task_by_run_at ON task (tenant, run_at, id);
-CREATE INDEX task_by_created_at ON task (tenant, created_at, id);
+CREATE INDEX task_by_created_at ON task (created_at, id);
 CREATE INDEX task_by_key ON task (tenant, task_key, id) WHERE task_key IS NOT NULL;
 CREATE INDEX task_by_creator ON task (tenant, creator, id) WHERE creator IS NOT NULL;
 CREATE INDEX task_by_category ON task (tenant, category, id) WHERE category IS NOT NULL;
