@@ -30,8 +30,8 @@ pub trait Store: Send + Sync + 'static {
     /// Looks at the clocks: ends executions whose time limit or lease ran out and waiting tasks that expired.
     async fn rescue(&self) -> Result<Rescued>;
 
-    /// The next times at which tasks of these types fall due, after now and up to a time, earliest first.
-    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>>;
+    /// What falls due of these types within so many milliseconds from now, earliest first.
+    async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead>;
 
     /// Does something to tasks of a tenant (`None`: of any), each decided by itself.
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>>;
@@ -92,7 +92,16 @@ pub struct Rescued {
     pub more: bool,
 }
 
-/// A time at which tasks of a type fall due.
+/// What lies ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The database's time.
+    pub now: Time,
+    /// What falls due after it, earliest first.
+    pub dues: Vec<Upcoming>,
+}
+
+/// A time at which a task of a type falls due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upcoming {
     /// The type.

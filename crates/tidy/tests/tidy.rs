@@ -38,8 +38,9 @@ fn rust_files(wanted: impl Fn(&str) -> bool) -> Vec<File> {
 
 #[test]
 fn sql_is_only_in_the_store() {
-    let may =
-        |path: &str| path.starts_with("crates/store/") || path.starts_with("crates/bench/") || path.starts_with(TIDY);
+    // Plain SQL is a way to submit, so tests use it.
+    let folders = ["crates/store/", "crates/bench/", TIDY];
+    let may = |path: &str| path.contains("/tests/") || folders.iter().any(|folder| path.starts_with(folder));
     let statements = [
         "SELECT ",
         "INSERT INTO",
@@ -86,6 +87,14 @@ fn the_model_has_no_io_and_no_async() {
     let is_model = |path: &str| path.starts_with("crates/model/src/") || path == "crates/model/Cargo.toml";
     files.retain(|file| is_model(&file.path));
     assert_none(&lines_with(&files, &effects), "the model only decides:");
+}
+
+#[test]
+fn the_engine_has_no_http() {
+    let mut files = files();
+    files.retain(|file| file.path.starts_with("crates/engine/"));
+    assert!(!files.is_empty(), "the engine has moved");
+    assert_none(&lines_with(&files, &["axum", "hyper", "reqwest"]), "HTTP belongs into crates/server:");
 }
 
 #[test]

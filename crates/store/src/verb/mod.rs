@@ -24,13 +24,13 @@ use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::session::{Database, Repeat};
 use crate::task::{Submitted, TaskDetail};
-use crate::verbs::{Count, Inspection, Rescued, Retention, Store, TaskType, Upcoming};
+use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Store, TaskType};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::sync::Arc;
 use taskwheel_model::field::{self, FieldError};
-use taskwheel_model::{DatabaseNumber, NewTask, TaskId, Time, TypeSettings, limits};
+use taskwheel_model::{DatabaseNumber, NewTask, TaskId, TypeSettings, limits};
 use types::TypeCache;
 use watermark::{LaneDue, Watermarks};
 use workers::WorkerCache;
@@ -140,13 +140,16 @@ impl<D: Database> Store for SqlStore<D> {
         self.core.made_due(work).await
     }
 
-    async fn upcoming(&self, types: Vec<String>, until: Time, max: usize) -> Result<Vec<Upcoming>> {
+    async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead> {
         let types = Arc::new(types);
         self.core
             .database
             .read(move |session| {
                 let types = types.clone();
-                Box::pin(async move { session.upcoming(&types, until, max).await })
+                Box::pin(async move {
+                    let now = session.now();
+                    Ok(Ahead { now, dues: session.upcoming(&types, now.plus_ms(within_ms), max).await? })
+                })
             })
             .await
     }

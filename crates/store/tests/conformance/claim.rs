@@ -221,10 +221,11 @@ async fn upcoming_names_the_next_due_times(platform: &Platform) {
     ];
     platform.submit_all(batch).await;
     let types = vec!["mail".to_owned(), "sms".to_owned()];
-    let found = platform.store.upcoming(types.clone(), now.plus_ms(10_000), 10).await.unwrap();
-    let found: Vec<_> = found.iter().map(|one| (one.task_type.as_str(), one.due.ms_since(now))).collect();
+    let found = platform.store.upcoming(types.clone(), 10_000, 10).await.unwrap();
+    assert_eq!(found.now, now);
+    let found: Vec<_> = found.dues.iter().map(|one| (one.task_type.as_str(), one.due.ms_since(now))).collect();
     assert_eq!(found, [("mail", 1_000), ("sms", 2_000), ("mail", 3_000)]);
-    assert_eq!(platform.store.upcoming(types, now.plus_ms(10_000), 1).await.unwrap().len(), 1);
+    assert_eq!(platform.store.upcoming(types, 10_000, 1).await.unwrap().dues.len(), 1);
 }
 
 facts![

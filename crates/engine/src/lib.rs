@@ -1,0 +1,225 @@
+//! Taskwheel's engine: the loops that bring tasks and workers together, over a [`Store`].
+//!
+//! ```text
+//!  submit --> store --> woken --------\
+//!  due    --> (the near future) -------+--> dispatch --> a waiting claim looks into the store
+//!  rescue --> store --> woken --------/
+//! ```
+//!
+//! The store is the truth: whatever the engine remembers is there to be faster, can be thrown away at any time, and is built
+//! again from the store. Any number of engines share one PostgreSQL or MySQL database; any of them may die at any time.
+//!
+//! An application can run an engine in its own process, on its own database: open a store, start an [`Engine`] on it, and
+//! call it.
+
+mod dispatch;
+mod due;
+mod history;
+mod rescue;
+
+pub use taskwheel_store as store;
+
+use dispatch::Dispatch;
+use due::Due;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use taskwheel_model::submit::RunAt;
+use taskwheel_model::{NewTask, TaskId};
+use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
+use taskwheel_store::search::Filter;
+use taskwheel_store::task::Submitted;
+use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported};
+use taskwheel_store::{Result, Retention, Store, TaskType};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How an engine behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// How often it looks for what came by plain SQL or through another node, while workers wait.
+    pub look_every: Duration,
+    /// How often it looks at the clocks of executions and of workers.
+    pub rescue_every: Duration,
+    /// How long finished tasks are kept.
+    pub retention: Retention,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            look_every: Duration::from_millis(100),
+            rescue_every: Duration::from_millis(500),
+            retention: Retention::default(),
+        }
+    }
+}
+
+/// A running engine. Its loops end with [`Engine::stop`], or when it is dropped.
+pub struct Engine {
+    inner: Arc<Inner>,
+    loops: tokio::sync::Mutex<JoinSet<()>>,
+    stopping: watch::Sender<bool>,
+}
+
+/// What the loops and the calls share.
+struct Inner {
+    store: Arc<dyn Store>,
+    options: EngineOptions,
+    dispatch: Dispatch,
+    due: Due,
+    healthy: AtomicBool,
+}
+
+impl Engine {
+    /// Starts an engine on a store.
+    #[must_use]
+    pub fn start(store: Arc<dyn Store>, options: EngineOptions) -> Engine {
+        let (stopping, stopped) = watch::channel(false);
+        let inner = Arc::new(Inner {
+            store,
+            options,
+            dispatch: Dispatch::default(),
+            due: Due::default(),
+            healthy: AtomicBool::new(true),
+        });
+        let mut loops = JoinSet::new();
+        loops.spawn(due::look(inner.clone(), stopped.clone()));
+        loops.spawn(due::ring(inner.clone(), stopped.clone()));
+        loops.spawn(rescue::run(inner.clone(), stopped.clone()));
+        loops.spawn(history::run(inner.clone(), stopped));
+        Engine { inner, loops: tokio::sync::Mutex::new(loops), stopping }
+    }
+
+    /// The store it runs on, for whatever is not the engine's: reading, and types.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        &*self.inner.store
+    }
+
+    /// Whether its last look into the store succeeded.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.inner.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Ends the loops, and answers every waiting claim with nothing.
+    pub async fn stop(&self) {
+        self.stopping.send_replace(true);
+        let mut loops = self.loops.lock().await;
+        while loops.join_next().await.is_some() {}
+    }
+
+    /// Stores tasks, all or none, and wakes who waits for them.
+    pub async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        let arrivals: Vec<_> = tasks.iter().map(|task| (task.task_type.clone(), task.run_at)).collect();
+        let submitted = self.inner.store.submit(tasks).await?;
+        for ((task_type, run_at), submitted) in arrivals.into_iter().zip(&submitted) {
+            if submitted.created {
+                self.inner.arrived(&task_type, run_at);
+            }
+        }
+        Ok(submitted)
+    }
+
+    /// Hands out due tasks, at once when there are any, and otherwise waits for some.
+    ///
+    /// A caller that goes away while its claim is under way gives back what it would have got.
+    pub async fn claim(&self, request: ClaimRequest, wait: Duration) -> Result<Vec<ClaimedTask>> {
+        dispatch::claim(&self.inner, self.stopping.subscribe(), request, wait).await
+    }
+
+    /// Keeps executions alive, with their checkpoints and progress.
+    pub async fn renew(&self, worker: String, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
+        self.inner.store.renew(vec![worker], items).await
+    }
+
+    /// Takes the reports of workers on how executions ended.
+    pub async fn report(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        let reported = self.inner.store.finish(reports).await?;
+        let waits = |reported: &Reported| matches!(reported, Reported::Accepted(status) if status.is_waiting());
+        if reported.iter().any(waits) {
+            self.inner.due.look_now();
+        }
+        Ok(reported)
+    }
+
+    /// Stops or starts handing out tasks of a type.
+    pub async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
+        let changed = self.inner.store.pause_type(task_type, paused).await?;
+        self.inner.due.look_now();
+        Ok(changed)
+    }
+
+    /// Does something to tasks, each decided by itself.
+    pub async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
+        let acted = self.inner.store.act(tenant, ids, action).await?;
+        self.inner.due.look_now();
+        Ok(acted)
+    }
+
+    /// Does something to everything a filter matches among the tasks that exist now, chunk by chunk.
+    pub async fn bulk(
+        &self,
+        tenant: Option<String>,
+        filter: Filter,
+        action: Action,
+        dry_run: bool,
+    ) -> Result<(u64, u64)> {
+        let up_to = self.inner.store.highest_id().await?;
+        let (mut matched, mut changed, mut after) = (0, 0, TaskId(0));
+        loop {
+            let request = BulkRequest {
+                tenant: tenant.clone(),
+                filter: filter.clone(),
+                action: action.clone(),
+                after,
+                up_to,
+                dry_run,
+            };
+            let BulkChunk { matched: more_matched, changed: more_changed, next } =
+                self.inner.store.bulk(request).await?;
+            matched += more_matched;
+            changed += more_changed;
+            self.inner.due.look_now();
+            match next {
+                Some(next) => after = next,
+                None => return Ok((matched, changed)),
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stopping.send_replace(true);
+    }
+}
+
+impl Inner {
+    /// A task was stored through this engine.
+    fn arrived(&self, task_type: &str, run_at: RunAt) {
+        match self.due.in_ms(run_at) {
+            ..=0 => self.dispatch.wake(task_type, 1),
+            ms => self.due.add(task_type, Duration::from_millis(ms.unsigned_abs())),
+        }
+    }
+
+    /// Notes how a look into the store went.
+    fn looked<T>(&self, what: &str, result: &Result<T>) {
+        let was = self.healthy.swap(result.is_ok(), Ordering::Relaxed);
+        match result {
+            Err(error) if was => tracing::error!(%error, what, "the store does not answer; it is tried again"),
+            Ok(_) if !was => tracing::info!(what, "the store answers again"),
+            _ => {}
+        }
+    }
+}
+
+/// Sleeps, or ends early with `false` when the engine stops.
+async fn rest(duration: Duration, stopped: &mut watch::Receiver<bool>) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(duration) => true,
+        _ = stopped.wait_for(|stopped| *stopped) => false,
+    }
+}

@@ -1,0 +1,25 @@
+//! For whoever watches the server.
+
+use crate::Shared;
+use crate::problem::{Answer, Problem};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = OK, body = str, content_type = "text/plain")))]
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it can work: its last look into the database succeeded.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = OK, body = str, content_type = "text/plain"), (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn readyz(State(app): Shared) -> Answer<&'static str> {
+    if app.engine.is_healthy() { Ok("ok\n") } else { Err(Problem::unready("the database does not answer")) }
+}
+
+/// The document that describes the API.
+pub(crate) async fn document(State(app): Shared) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], app.document.clone())
+}

@@ -1,0 +1,133 @@
+//! Requests, read strictly: unknown fields are refused, and what is wrong is named.
+
+use crate::problem::Problem;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use taskwheel_model::TaskId;
+
+/// Largest body: a batch of ten thousand tasks with small payloads.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Body<T>, Problem> {
+        let bytes = read(request).await?;
+        parse(&bytes).map(Body)
+    }
+}
+
+/// A JSON body that may be left out.
+pub(crate) struct MaybeBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<MaybeBody<T>, Problem> {
+        let bytes = read(request).await?;
+        if bytes.is_empty() { Ok(MaybeBody(T::default())) } else { parse(&bytes).map(MaybeBody) }
+    }
+}
+
+async fn read(request: Request) -> Result<Bytes, Problem> {
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
+    match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
+        Err(_) => Err(Problem::too_slow()),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(BODY_BYTES_MAX)),
+        Ok(Err(error)) => Err(Problem::malformed(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// Text that is no JSON is malformed; JSON of another shape has a bad field.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        if error.inner().is_data() {
+            bad_field(&error.path().to_string(), &error.inner().to_string())
+        } else {
+            Problem::malformed(format!("the body is not valid JSON: {}", error.inner()))
+        }
+    })?;
+    deserializer.end().map_err(|error| Problem::malformed(format!("the body is not valid JSON: {error}")))?;
+    Ok(parsed)
+}
+
+/// Names the field of a serde error: the path to it, and for unknown and missing fields the name that the message has.
+pub(crate) fn bad_field(path: &str, message: &str) -> Problem {
+    let message = message.split(" at line ").next().unwrap_or(message);
+    let inside = path.trim_start_matches('.');
+    let named = ["unknown field `", "missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| message.strip_prefix(start))
+        .and_then(|rest| rest.split('`').next());
+    let field = match (inside, named) {
+        ("" | ".", Some(named)) => named.to_owned(),
+        ("", None) => "body".to_owned(),
+        // serde_path_to_error has an unknown field's own name at the end of its path already.
+        (inside, Some(named)) if inside != named && !inside.ends_with(&format!(".{named}")) => {
+            format!("{inside}.{named}")
+        }
+        (inside, _) => inside.to_owned(),
+    };
+    Problem::field(&field, message)
+}
+
+/// The id of a task in a path. What is no id names no task.
+pub(crate) struct Id(pub(crate) TaskId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Id, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::malformed(error.body_text()))?;
+        match text.parse::<i64>() {
+            Ok(id) if id > 0 => Ok(Id(TaskId(id))),
+            _ => Err(Problem::not_found(format!("there is no task {text}"))),
+        }
+    }
+}
+
+/// The query of a call, by name. A name that comes twice is refused.
+pub(crate) struct Query(pub(crate) serde_json::Map<String, serde_json::Value>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query, Problem> {
+        let mut map = serde_json::Map::new();
+        for (name, value) in form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()) {
+            if map.insert(name.to_string(), value.into()).is_some() {
+                return Err(Problem::field(&name, "must be given once"));
+            }
+        }
+        Ok(Query(map))
+    }
+}
+
+impl Query {
+    /// Takes one value out.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        match self.0.remove(name) {
+            Some(serde_json::Value::String(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Reads what is left.
+    pub(crate) fn into<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        serde_path_to_error::deserialize(serde_json::Value::Object(self.0))
+            .map_err(|error| bad_field(&error.path().to_string(), &error.inner().to_string()))
+    }
+}

@@ -1,0 +1,237 @@
+//! Tasks: submit, look, and step in.
+
+use crate::input::{Body, Id, MaybeBody, Query};
+use crate::problem::{Answer, BadField, Problem};
+use crate::shapes::{EditInput, FilterInput, TaskInput, TaskView, text};
+use crate::{App, Shared};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use taskwheel_model::{NewTask, TaskId, limits};
+use taskwheel_store::people::{Acted, Action};
+use taskwheel_store::search::{Listing, Sort};
+use taskwheel_store::task::Submitted;
+use utoipa::ToSchema;
+
+/// Tasks on a page where nothing else is said.
+const PAGE_ROWS_DEFAULT: usize = 50;
+
+/// Whose tasks a call is about. Until there are tokens, everybody is the default tenant.
+pub(crate) const TENANT: &str = NewTask::TENANT_DEFAULT;
+
+/// Submits a task. A `unique_key` that is already live answers the task that has it.
+#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = TaskInput, responses(
+    (status = CREATED, body = TaskView), (status = OK, body = TaskView, description = "its unique_key is already live"),
+    (status = BAD_REQUEST, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem),
+    (status = PAYLOAD_TOO_LARGE, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn submit(
+    State(app): Shared,
+    headers: HeaderMap,
+    Body(input): Body<TaskInput>,
+) -> Answer<(StatusCode, Json<TaskView>)> {
+    if headers.contains_key("idempotency-key") {
+        let message = "is not kept yet; give the task a unique_key, which is held while the task is live";
+        return Err(Problem::field("Idempotency-Key", message));
+    }
+    let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
+    let task = input.into_task(TENANT).map_err(bad)?;
+    let submitted = app.engine.submit(vec![task]).await?;
+    let Some(Submitted { id, created }) = submitted.first().copied() else {
+        return Err(Problem::unready("the task was not stored"));
+    };
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(found(&app, id).await?)))
+}
+
+/// Tasks to submit together.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchInput {
+    tasks: Vec<TaskInput>,
+    /// Whether the good ones are stored when some are bad; otherwise all or none.
+    #[serde(default)]
+    partial: bool,
+}
+
+/// What became of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BatchView {
+    items: Vec<BatchItem>,
+    errors: Vec<BadField>,
+}
+
+/// What became of one task of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BatchItem {
+    index: usize,
+    #[schema(value_type = i64)]
+    id: TaskId,
+    created: bool,
+}
+
+/// Submits many tasks, all or none unless `partial`.
+#[utoipa::path(post, path = "/v1/tasks/batch", tag = "tasks", request_body = BatchInput, responses(
+    (status = CREATED, body = BatchView), (status = BAD_REQUEST, body = Problem),
+    (status = UNPROCESSABLE_ENTITY, body = Problem), (status = PAYLOAD_TOO_LARGE, body = Problem),
+    (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn submit_batch(
+    State(app): Shared,
+    Body(input): Body<BatchInput>,
+) -> Answer<(StatusCode, Json<BatchView>)> {
+    if input.tasks.len() > limits::SUBMIT_BATCH_MAX {
+        let message = format!("must have at most {} items, has {}", limits::SUBMIT_BATCH_MAX, input.tasks.len());
+        return Err(Problem::field("tasks", message));
+    }
+    let (mut tasks, mut indexes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, task) in input.tasks.into_iter().enumerate() {
+        match task.into_task(TENANT) {
+            Ok(task) => {
+                tasks.push(task);
+                indexes.push(index);
+            }
+            Err(bad) => errors.extend(bad.into_iter().map(|error| BadField::of(Some(index), error))),
+        }
+    }
+    if !errors.is_empty() && !input.partial {
+        return Err(Problem::fields(errors));
+    }
+    let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
+    let item = |(index, Submitted { id, created })| BatchItem { index, id, created };
+    let items = indexes.into_iter().zip(submitted).map(item).collect();
+    Ok((StatusCode::CREATED, Json(BatchView { items, errors })))
+}
+
+/// A page of tasks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TaskPage {
+    items: Vec<TaskView>,
+    /// Where the next page starts; null at the end.
+    next_cursor: Option<String>,
+}
+
+/// Lists tasks, live and finished alike. A page whose filter has no index of its own may be short while there is a next one.
+#[utoipa::path(get, path = "/v1/tasks", tag = "tasks", params(
+    ("status" = Option<String>, Query, description = "statuses with commas between them, `live`, `finished`"),
+    ("type" = Option<String>, Query), ("category" = Option<String>, Query), ("key" = Option<String>, Query),
+    ("creator" = Option<String>, Query), ("host" = Option<String>, Query), ("priority" = Option<i64>, Query),
+    ("run_at_from" = Option<String>, Query), ("run_at_to" = Option<String>, Query),
+    ("created_from" = Option<String>, Query), ("created_to" = Option<String>, Query),
+    ("schedule_id" = Option<i64>, Query), ("text" = Option<String>, Query),
+    ("sort" = Option<String>, Query, description = "`-id` (default), `id`, `run_at`, `-run_at`"),
+    ("limit" = Option<i64>, Query, description = "1 to 500, default 50"), ("cursor" = Option<String>, Query)),
+    responses((status = OK, body = TaskPage), (status = UNPROCESSABLE_ENTITY, body = Problem),
+        (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn list(State(app): Shared, mut query: Query) -> Answer<Json<TaskPage>> {
+    let sort = match query.take("sort").as_deref() {
+        None | Some("-id") => Sort::IdDescending,
+        Some("id") => Sort::IdAscending,
+        Some("run_at") => Sort::RunAtAscending,
+        Some("-run_at") => Sort::RunAtDescending,
+        Some(_) => return Err(Problem::field("sort", "must be -id, id, run_at or -run_at")),
+    };
+    let number = |text: String| text.parse().map_err(|_| Problem::field("limit", "must be a whole number"));
+    let limit = query.take("limit").map_or(Ok(PAGE_ROWS_DEFAULT), number)?;
+    let cursor = query.take("cursor").map(|cursor| cursor.parse()).transpose()?;
+    let filter = query.into::<FilterInput>()?.into_filter()?;
+    let listing = Listing { tenant: Some(TENANT.to_owned()), filter, sort, limit, cursor };
+    let page = app.engine.store().list(listing).await?;
+    let next_cursor = page.next.map(|cursor| cursor.to_string());
+    Ok(Json(TaskPage { items: page.items.into_iter().map(TaskView::from).collect(), next_cursor }))
+}
+
+/// Shows a task with every attempt it has had.
+#[utoipa::path(get, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), responses(
+    (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem)))]
+pub(crate) async fn show(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
+    Ok(Json(found(&app, id).await?))
+}
+
+/// Changes a task. While it runs, the change counts from its next attempt on.
+#[utoipa::path(patch, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), request_body = EditInput,
+    responses((status = OK, body = TaskView), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = CONFLICT, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
+pub(crate) async fn edit(State(app): Shared, Id(id): Id, Body(input): Body<EditInput>) -> Answer<Json<TaskView>> {
+    act(&app, id, Action::Edit(input.into())).await
+}
+
+/// Removes a finished task for good.
+#[utoipa::path(delete, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), responses(
+    (status = NO_CONTENT), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
+pub(crate) async fn delete(State(app): Shared, Id(id): Id) -> Answer<StatusCode> {
+    change(&app, id, Action::Delete).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Calls a task off.
+#[utoipa::path(post, path = "/v1/tasks/{id}/cancel", tag = "tasks", params(("id" = i64, Path)), responses(
+    (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
+pub(crate) async fn cancel(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, id, Action::Cancel).await
+}
+
+/// Runs a task again from the start.
+#[utoipa::path(post, path = "/v1/tasks/{id}/retry", tag = "tasks", params(("id" = i64, Path)), responses(
+    (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
+pub(crate) async fn retry(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, id, Action::Retry).await
+}
+
+/// Makes a task due now.
+#[utoipa::path(post, path = "/v1/tasks/{id}/run-now", tag = "tasks", params(("id" = i64, Path)), responses(
+    (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
+pub(crate) async fn run_now(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, id, Action::RunNow).await
+}
+
+/// What a person says about a task that was dealt with.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ResolveInput {
+    remark: Option<String>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+}
+
+/// Marks a task as dealt with by a person.
+#[utoipa::path(post, path = "/v1/tasks/{id}/resolve", tag = "tasks", params(("id" = i64, Path)),
+    request_body = ResolveInput, responses((status = OK, body = TaskView), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem),
+        (status = UNPROCESSABLE_ENTITY, body = Problem)))]
+pub(crate) async fn resolve(
+    State(app): Shared,
+    Id(id): Id,
+    MaybeBody(input): MaybeBody<ResolveInput>,
+) -> Answer<Json<TaskView>> {
+    act(&app, id, Action::Resolve { remark: input.remark, result: input.result.map(text) }).await
+}
+
+/// Does something to a task, and shows it as it is then.
+async fn act(app: &App, id: TaskId, action: Action) -> Answer<Json<TaskView>> {
+    change(app, id, action).await?;
+    Ok(Json(found(app, id).await?))
+}
+
+async fn change(app: &App, id: TaskId, action: Action) -> Answer<()> {
+    let acted = app.engine.act(Some(TENANT.to_owned()), vec![id], action).await?;
+    match acted.first() {
+        Some(Acted::Changed(_) | Acted::Unchanged(_)) => Ok(()),
+        Some(Acted::Conflict(status)) => {
+            Err(Problem::conflict(format!("task {id} is {status}, which does not allow it")))
+        }
+        Some(Acted::UniqueKeyTaken(_)) => {
+            Err(Problem::conflict(format!("the unique_key of task {id} is live in another task")))
+        }
+        Some(Acted::NotFound) | None => Err(no_task(id)),
+    }
+}
+
+async fn found(app: &App, id: TaskId) -> Answer<TaskView> {
+    let detail = app.engine.store().get(Some(TENANT.to_owned()), id).await?;
+    detail.map(TaskView::from).ok_or_else(|| no_task(id))
+}
+
+fn no_task(id: TaskId) -> Problem {
+    Problem::not_found(format!("there is no task {id}"))
+}

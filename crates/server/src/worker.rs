@@ -1,0 +1,363 @@
+//! Workers: claim, renew, report. Three calls that any language can make.
+
+use crate::Shared;
+use crate::input::Body;
+use crate::problem::{Answer, BadField, Problem};
+use crate::shapes::{At, text};
+use crate::tasks::TENANT;
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::time::Duration;
+use taskwheel_model::{ExecId, Outcome, Status, TaskId, field, limits};
+use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use utoipa::ToSchema;
+
+/// Longest wait of a claim, in milliseconds.
+const WAIT_MS_MAX: i64 = 60_000;
+
+/// A worker asks for tasks.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClaimInput {
+    /// New at each start of the worker.
+    worker_id: String,
+    host: String,
+    app: Option<String>,
+    #[serde(default)]
+    types: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    creator: Option<String>,
+    tenant: Option<String>,
+    heartbeat_ms: Option<i64>,
+    /// Most tasks to hand out.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000)]
+    max: i64,
+    /// How long to wait when there is nothing.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 60000)]
+    wait_ms: i64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+/// Tasks in a worker's hands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClaimView {
+    tasks: Vec<ClaimedView>,
+}
+
+/// A task in a worker's hands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClaimedView {
+    #[schema(value_type = i64)]
+    id: TaskId,
+    #[schema(value_type = uuid::Uuid)]
+    exec_id: ExecId,
+    tenant: String,
+    r#type: String,
+    key: Option<String>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    category: Option<String>,
+    creator: Option<String>,
+    round: u32,
+    attempt: u32,
+    #[schema(value_type = Option<serde_json::Value>)]
+    checkpoint: Option<Box<RawValue>>,
+    priority: u8,
+    run_at: At,
+    started_at: At,
+    lease_until: At,
+    timeout_ms: i64,
+    shard_index: Option<i32>,
+    shard_total: Option<i32>,
+}
+
+impl From<ClaimedTask> for ClaimedView {
+    fn from(task: ClaimedTask) -> ClaimedView {
+        let value = |text: String| RawValue::from_string(text).ok();
+        ClaimedView {
+            id: task.id,
+            exec_id: task.exec_id,
+            tenant: task.tenant,
+            r#type: task.task_type,
+            key: task.key,
+            payload: task.payload.and_then(value),
+            category: task.category,
+            creator: task.creator,
+            round: task.round,
+            attempt: task.attempt,
+            checkpoint: task.checkpoint.and_then(value),
+            priority: task.priority,
+            run_at: At(task.run_at),
+            started_at: At(task.started_at),
+            lease_until: At(task.lease_until),
+            timeout_ms: task.timeout_ms,
+            shard_index: None,
+            shard_total: None,
+        }
+    }
+}
+
+/// Takes due tasks: highest priority first, then the earliest due, then the lowest id. Waits when there is nothing.
+#[utoipa::path(post, path = "/v1/worker/claim", tag = "worker", request_body = ClaimInput, responses(
+    (status = OK, body = ClaimView), (status = BAD_REQUEST, body = Problem),
+    (status = UNPROCESSABLE_ENTITY, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem),
+    (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn claim(State(app): Shared, Body(input): Body<ClaimInput>) -> Answer<Json<ClaimView>> {
+    field::range("wait_ms", input.wait_ms, 0, WAIT_MS_MAX)?;
+    field::range("max", input.max, 1, limits::CLAIM_BATCH_MAX as i64)?;
+    let request = ClaimRequest {
+        worker_id: input.worker_id,
+        host: input.host,
+        app: input.app,
+        types: input.types,
+        categories: input.categories,
+        creator: input.creator,
+        tenant: Some(input.tenant.unwrap_or_else(|| TENANT.to_owned())),
+        heartbeat_ms: input.heartbeat_ms,
+        max: usize::try_from(input.max).unwrap_or(1),
+    };
+    request.validate()?;
+    let wait = Duration::from_millis(input.wait_ms.unsigned_abs());
+    let tasks = app.engine.claim(request, wait).await?;
+    Ok(Json(ClaimView { tasks: tasks.into_iter().map(ClaimedView::from).collect() }))
+}
+
+/// A worker says that it lives, and names tasks that it has.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenewInput {
+    worker_id: String,
+    #[serde(default)]
+    items: Vec<RenewItem>,
+}
+
+/// A task that a worker has.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenewItem {
+    #[schema(value_type = i64)]
+    id: TaskId,
+    #[schema(value_type = uuid::Uuid)]
+    exec_id: ExecId,
+    /// Where a next attempt shall go on from.
+    #[schema(value_type = Option<serde_json::Value>)]
+    checkpoint: Option<Box<RawValue>>,
+    progress: Option<ProgressInput>,
+}
+
+/// How far an execution is.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgressInput {
+    done: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Whether a worker still has the tasks it named.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RenewView {
+    items: Vec<RenewedView>,
+}
+
+/// Whether a worker still has a task.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RenewedView {
+    #[schema(value_type = i64)]
+    id: TaskId,
+    /// `ok`, `cancelled` or `superseded`.
+    state: &'static str,
+    lease_until: Option<At>,
+}
+
+/// Keeps tasks, with their checkpoints and progress. Without items it says that the worker lives.
+#[utoipa::path(post, path = "/v1/worker/renew", tag = "worker", request_body = RenewInput, responses(
+    (status = OK, body = RenewView), (status = BAD_REQUEST, body = Problem),
+    (status = UNPROCESSABLE_ENTITY, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn renew(State(app): Shared, Body(input): Body<RenewInput>) -> Answer<Json<RenewView>> {
+    field::name("worker_id", &input.worker_id, limits::NAME_CHARS_MAX)?;
+    let ids: Vec<_> = input.items.iter().map(|item| item.id).collect();
+    let renewal = |item: RenewItem| Renewal {
+        id: item.id,
+        exec_id: item.exec_id,
+        tenant: Some(TENANT.to_owned()),
+        checkpoint: item.checkpoint.map(text),
+        progress: item.progress.and_then(|progress| serde_json::to_string(&progress).ok()),
+    };
+    let items: Vec<_> = input.items.into_iter().map(renewal).collect();
+    check(&items, Renewal::validate)?;
+    let renewed = app.engine.renew(input.worker_id, items).await?;
+    let view = |(id, renewed)| match renewed {
+        Renewed::Ok(until) => RenewedView { id, state: "ok", lease_until: Some(At(until)) },
+        Renewed::Cancelled => RenewedView { id, state: "cancelled", lease_until: None },
+        Renewed::Superseded => RenewedView { id, state: "superseded", lease_until: None },
+    };
+    Ok(Json(RenewView { items: ids.into_iter().zip(renewed).map(view).collect() }))
+}
+
+/// A worker reports how executions ended.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportInput {
+    items: Vec<ReportItem>,
+}
+
+/// How an execution ended.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportItem {
+    #[schema(value_type = i64)]
+    id: TaskId,
+    #[schema(value_type = uuid::Uuid)]
+    exec_id: ExecId,
+    outcome: OutcomeInput,
+    /// What it produced.
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+    /// What went wrong.
+    error: Option<String>,
+    /// With `retry`: after how long.
+    #[schema(minimum = 0)]
+    retry_after_ms: Option<i64>,
+    /// Where a next attempt shall go on from.
+    #[schema(value_type = Option<serde_json::Value>)]
+    checkpoint: Option<Box<RawValue>>,
+}
+
+/// How an execution ended, by the word of its worker.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OutcomeInput {
+    /// Done, no callback.
+    Success,
+    /// Done, callback as the type says.
+    Completed,
+    /// Gone wrong: try again by policy.
+    Error,
+    /// Gone wrong for good.
+    Failure,
+    /// Not now: try again later, without counting an error.
+    Retry,
+    /// Given back: the attempt does not count.
+    Release,
+}
+
+impl From<OutcomeInput> for Outcome {
+    fn from(outcome: OutcomeInput) -> Outcome {
+        match outcome {
+            OutcomeInput::Success => Outcome::Success,
+            OutcomeInput::Completed => Outcome::Completed,
+            OutcomeInput::Error => Outcome::Error,
+            OutcomeInput::Failure => Outcome::Failure,
+            OutcomeInput::Retry => Outcome::Retry,
+            OutcomeInput::Release => Outcome::Release,
+        }
+    }
+}
+
+/// The answers to reports.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReportView {
+    items: Vec<ReportedView>,
+}
+
+/// The answer to a report.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReportedView {
+    #[schema(value_type = i64)]
+    id: TaskId,
+    /// `accepted` or `superseded`.
+    state: &'static str,
+    /// The task's status now; null where the task is not known.
+    #[schema(value_type = Option<String>)]
+    status: Option<Status>,
+}
+
+/// Takes results. Repeating an accepted report is accepted again and changes nothing.
+#[utoipa::path(post, path = "/v1/worker/report", tag = "worker", request_body = ReportInput, responses(
+    (status = OK, body = ReportView), (status = BAD_REQUEST, body = Problem),
+    (status = UNPROCESSABLE_ENTITY, body = Problem), (status = PAYLOAD_TOO_LARGE, body = Problem),
+    (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn report(State(app): Shared, Body(input): Body<ReportInput>) -> Answer<Json<ReportView>> {
+    let ids: Vec<_> = input.items.iter().map(|item| item.id).collect();
+    let report = |item: ReportItem| Report {
+        id: item.id,
+        exec_id: item.exec_id,
+        tenant: Some(TENANT.to_owned()),
+        outcome: item.outcome.into(),
+        result: item.result.map(text),
+        error: item.error,
+        retry_after_ms: item.retry_after_ms,
+        checkpoint: item.checkpoint.map(text),
+    };
+    let reports: Vec<_> = input.items.into_iter().map(report).collect();
+    check(&reports, Report::validate)?;
+    let reported = app.engine.report(reports).await?;
+    let view = |(id, reported)| match reported {
+        Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },
+        Reported::Superseded(status) => ReportedView { id, state: "superseded", status },
+    };
+    Ok(Json(ReportView { items: ids.into_iter().zip(reported).map(view).collect() }))
+}
+
+/// Checks each item of a call, and names those that are bad.
+fn check<T>(items: &[T], check: impl Fn(&T) -> Result<(), taskwheel_model::FieldError>) -> Answer<()> {
+    if items.len() > limits::REPORT_BATCH_MAX {
+        let message = format!("must have at most {} items, has {}", limits::REPORT_BATCH_MAX, items.len());
+        return Err(Problem::field("items", message));
+    }
+    let bad = |(index, item)| check(item).err().map(|error| BadField::of(Some(index), error));
+    let errors: Vec<_> = items.iter().enumerate().filter_map(bad).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Problem::fields(errors)) }
+}
+
+/// Workers that have called and are not yet forgotten.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorkerList {
+    items: Vec<WorkerView>,
+}
+
+/// A worker.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorkerView {
+    worker_id: String,
+    host: String,
+    app: Option<String>,
+    types: Vec<String>,
+    categories: Vec<String>,
+    heartbeat_ms: Option<i64>,
+    started_at: At,
+    seen_at: At,
+}
+
+impl From<Worker> for WorkerView {
+    fn from(worker: Worker) -> WorkerView {
+        WorkerView {
+            worker_id: worker.worker_id,
+            host: worker.host,
+            app: worker.app,
+            types: worker.types,
+            categories: worker.categories,
+            heartbeat_ms: worker.heartbeat_ms,
+            started_at: At(worker.started_at),
+            seen_at: At(worker.seen_at),
+        }
+    }
+}
+
+/// Lists the workers that have called lately.
+#[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
+pub(crate) async fn workers(State(app): Shared) -> Answer<Json<WorkerList>> {
+    let items = app.engine.store().workers().await?.into_iter().map(WorkerView::from).collect();
+    Ok(Json(WorkerList { items }))
+}

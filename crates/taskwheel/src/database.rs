@@ -1,0 +1,101 @@
+//! What is done on the database itself: opening it, `taskwheel migrate` and `taskwheel check`.
+
+use crate::output;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::fs::{File, TryLockError};
+use std::sync::Arc;
+use taskwheel_store::{Options, Store};
+
+/// Where the tasks are.
+#[derive(Args)]
+pub(crate) struct DatabaseArgs {
+    /// The database: sqlite://FILE, postgres://… or mysql://….
+    #[arg(long, env = "TASKWHEEL_DATABASE", default_value = "sqlite://taskwheel.db", hide_env_values = true)]
+    pub(crate) database: String,
+}
+
+/// Opens the store, and brings its schema up to date.
+pub(crate) async fn open(args: &DatabaseArgs) -> Result<Arc<dyn Store>> {
+    let options = Options::new(&args.database);
+    taskwheel_store::open(options).await.with_context(|| {
+        format!("cannot open {}: is the database there, and does it let us in?", shown(&args.database))
+    })
+}
+
+/// A database's URL without user and password.
+pub(crate) fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let rest = rest.split('?').next().unwrap_or(rest);
+    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+    format!("{scheme}://{address}")
+}
+
+/// The lock of the only server on an SQLite file. It goes with the process, however that ends.
+pub(crate) fn only_server(url: &str) -> Result<Option<File>> {
+    let Some(path) = url.strip_prefix("sqlite://") else { return Ok(None) };
+    let path = format!("{}.lock", path.split('?').next().unwrap_or(path));
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("cannot make {path}: is its directory there, and may we write in it?"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another taskwheel serves {}: talk to that one, or give this one a database of its own with --database. \
+             Several servers can share a PostgreSQL or MySQL database",
+            shown(url)
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {path}")),
+    }
+}
+
+/// Brings the schema up to date.
+pub(crate) async fn migrate(args: DatabaseArgs, json: bool) -> Result<()> {
+    let inspection = open(&args).await?.inspect().await?;
+    if json {
+        let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version});
+        return output::print(&answer.to_string());
+    }
+    output::print(&format!("{}: the schema is at version {}", inspection.database, inspection.schema_version))
+}
+
+/// Looks for what is wrong with a database.
+pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
+    let store = open(&args).await?;
+    let inspection = store.inspect().await?;
+    let contradictions = store.contradictions().await?;
+    let weak = inspection.weak_settings.iter().map(|weak| {
+        format!(
+            "{} is {}: set it to {}, or a crash of the machine may lose acknowledged tasks",
+            weak.name, weak.value, weak.wanted
+        )
+    });
+    let torn = (contradictions > 0).then(|| {
+        format!("{contradictions} tasks are in two places at once or in none: somebody wrote into our tables")
+    });
+    let problems: Vec<_> = weak.chain(torn).collect();
+    if json {
+        let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version,
+                                        "problems": problems});
+        output::print(&answer.to_string())?;
+    } else {
+        output::print(&format!("{}, schema version {}", inspection.database, inspection.schema_version))?;
+        problems.iter().try_for_each(|problem| output::print(&format!("- {problem}")))?;
+    }
+    if problems.is_empty() { Ok(()) } else { bail!("{} problems were found", problems.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_database_is_no_secret() {
+        assert_eq!(shown("postgres://me:p%40ss@host:5432/tasks?sslmode=require"), "postgres://host:5432/tasks");
+        assert_eq!(shown("mysql://me:a@b@host/tasks"), "mysql://host/tasks");
+        assert_eq!(shown("sqlite://taskwheel.db"), "sqlite://taskwheel.db");
+    }
+}

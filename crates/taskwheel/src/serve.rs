@@ -1,0 +1,110 @@
+//! `taskwheel serve`: the server.
+
+use crate::database::{self, DatabaseArgs};
+use crate::output;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use taskwheel_engine::{Engine, EngineOptions};
+use tokio::net::lookup_host;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// How to serve.
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on.
+    #[arg(long, env = "TASKWHEEL_LISTEN", default_value = "127.0.0.1:9222")]
+    listen: String,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// The time zone of schedules that name none.
+    #[arg(long, env = "TASKWHEEL_TIMEZONE", default_value = "UTC", value_parser = timezone)]
+    timezone: String,
+}
+
+fn timezone(name: &str) -> Result<String, String> {
+    jiff::tz::TimeZone::get(name)
+        .map(|_| name.to_owned())
+        .map_err(|_| "must be a time zone by name, as in Europe/Berlin".into())
+}
+
+/// Serves until it is told to stop.
+pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
+    log();
+    // First of all, so that a signal that comes while we start is not lost.
+    let stop = stop_signal()?;
+    let address = address(&args.listen).await?;
+    // The only one on this file, for as long as it lives.
+    let _only = database::only_server(&args.database.database)?;
+    let listener = taskwheel_server::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: end what listens there, or choose another address with --listen")
+    })?;
+    let address = listener.address()?;
+    let store = database::open(&args.database).await?;
+    let inspection = store.inspect().await?;
+    let engine = Arc::new(Engine::start(store, EngineOptions::default()));
+    let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
+    output::print(&format!(
+        "taskwheel {} listens on http://{address}\n\
+         database: {}, {} ({durability})\n\
+         try:      taskwheel submit hello --payload '{{\"name\": \"you\"}}'\n          \
+                   taskwheel work --type hello -- cat\n          \
+                   taskwheel tasks list",
+        env!("CARGO_PKG_VERSION"),
+        database::shown(&args.database.database),
+        inspection.database,
+    ))?;
+    tracing::debug!(timezone = args.timezone, "schedules that name no time zone use this one");
+    let mut stopping = stop.clone();
+    let ending = engine.clone();
+    let end = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+        tracing::info!("stopping: calls under way are answered first");
+        ending.stop().await;
+    };
+    tokio::join!(listener.serve(taskwheel_server::router(engine), stop), end);
+    Ok(())
+}
+
+/// Logs go to stderr, as much as TASKWHEEL_LOG asks for.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_env_var("TASKWHEEL_LOG")
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
+        .from_env_lossy();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+}
+
+/// The address to listen on. Without tokens nobody is asked who they are, so only this machine may call.
+async fn address(listen: &str) -> Result<SocketAddr> {
+    let unreadable = || format!("--listen must be an address and a port, as in 127.0.0.1:9222, not {listen}");
+    let mut addresses = lookup_host(listen).await.with_context(unreadable)?;
+    let address = addresses.next().with_context(unreadable)?;
+    if !address.ip().is_loopback() {
+        bail!(
+            "there are no tokens yet, so the server listens on this machine alone: --listen 127.0.0.1:{}",
+            address.port()
+        );
+    }
+    Ok(address)
+}
+
+/// Becomes true at SIGTERM and Ctrl-C.
+fn stop_signal() -> Result<watch::Receiver<bool>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.send_replace(true);
+        // A receiver shall never see the sender go before the signal.
+        stop.closed().await;
+    });
+    Ok(stopped)
+}

@@ -1,0 +1,239 @@
+//! `taskwheel tasks`: seeing and changing tasks.
+
+use crate::api::Api;
+use crate::args::json;
+use crate::duration::{limit_ms, milliseconds};
+use crate::output::{self, Fields};
+use crate::selection::{Action, Filter, Selection};
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Rows asked for at once when all are wanted: as many as the server gives.
+const ROWS_AT_ONCE: u32 = 500;
+
+const LIST_COLUMNS: [&str; 9] = ["id", "type", "key", "status", "priority", "run_at", "attempts", "host", "error_info"];
+const ATTEMPT_COLUMNS: [&str; 7] = ["round", "attempt", "outcome", "started_at", "finished_at", "host", "error"];
+/// The fields that say how a task stands; the others follow by name.
+const SHOWN_FIRST: [&str; 8] = ["id", "type", "key", "status", "priority", "run_at", "error_info", "result"];
+
+#[derive(Subcommand)]
+pub(crate) enum TasksCommand {
+    /// List tasks, the newest first.
+    List(ListArgs),
+    /// Show everything about a task, with its attempts.
+    Show {
+        /// The task's id.
+        id: u64,
+    },
+    /// Call tasks off.
+    Cancel(Selection),
+    /// Run ended tasks again from the start.
+    Retry(Selection),
+    /// Make waiting tasks due now.
+    RunNow(Selection),
+    /// Mark failed or pending tasks as dealt with by a person.
+    Resolve {
+        #[command(flatten)]
+        selection: Selection,
+        /// What was done about it.
+        #[arg(long)]
+        remark: Option<String>,
+    },
+    /// Change the settings of a task.
+    Edit {
+        /// The task's id.
+        id: u64,
+        #[command(flatten)]
+        changes: Changes,
+    },
+    /// Remove a finished task for good.
+    Delete {
+        /// The task's id.
+        id: u64,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    page: Page,
+    /// List all pages.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Which part of a list, in which order.
+#[derive(Args, Serialize)]
+struct Page {
+    /// The order.
+    #[arg(long, allow_hyphen_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sort: Option<Sort>,
+    /// Most tasks in a page, 50 unless given, 500 at most.
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    /// Where an earlier page ended.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum, Serialize)]
+enum Sort {
+    /// Newest first.
+    #[value(name = "-id")]
+    #[serde(rename = "-id")]
+    IdDescending,
+    /// Oldest first.
+    #[value(name = "id")]
+    #[serde(rename = "id")]
+    IdAscending,
+    /// Earliest due first.
+    #[value(name = "run_at")]
+    #[serde(rename = "run_at")]
+    RunAtAscending,
+    /// Latest due first.
+    #[value(name = "-run_at")]
+    #[serde(rename = "-run_at")]
+    RunAtDescending,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    items: Vec<Fields>,
+    next_cursor: Option<String>,
+}
+
+/// What shall change about a task.
+#[derive(Args, Serialize)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Changes {
+    /// 1 to 9; higher ones are run first.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    /// Run it at this time, like 2030-01-31T08:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay_ms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at: Option<Timestamp>,
+    /// Run it so much later than now, like 10s, 5m, 2h or 1d.
+    #[arg(long = "delay", value_name = "DURATION", value_parser = milliseconds)]
+    #[serde(skip)]
+    delay_ms: Option<i64>,
+    /// How often it is tried; -1 is without end.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<i32>,
+    /// Its data: JSON, @FILE, or - for stdin.
+    #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    /// When it is tried again, like {"strategy":"fixed","delay_ms":5000}.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Box<RawValue>>,
+    /// The hard limit of one attempt, like 30s, or none.
+    #[arg(long = "timeout", value_name = "DURATION", value_parser = limit_ms)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<i64>,
+    /// Give it up when it has not begun by this time.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expire_at: Option<Timestamp>,
+    /// What a person says about it.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remark: Option<String>,
+}
+
+pub(crate) async fn tasks(api: &Api, is_json: bool, command: TasksCommand) -> Result<()> {
+    let action = |path, name| Action { path, name, remark: None };
+    match command {
+        TasksCommand::List(args) => list(api, is_json, args).await,
+        TasksCommand::Show { id } => show(api, is_json, id).await,
+        TasksCommand::Cancel(selection) => selection.act(api, is_json, &action("cancel", "cancel")).await,
+        TasksCommand::Retry(selection) => selection.act(api, is_json, &action("retry", "retry")).await,
+        TasksCommand::RunNow(selection) => selection.act(api, is_json, &action("run-now", "run_now")).await,
+        TasksCommand::Resolve { selection, remark } => {
+            selection.act(api, is_json, &Action { remark, ..action("resolve", "resolve") }).await
+        }
+        TasksCommand::Edit { id, changes } => edit(api, is_json, id, changes).await,
+        TasksCommand::Delete { id } => delete(api, is_json, id).await,
+    }
+}
+
+async fn list(api: &Api, is_json: bool, ListArgs { filter, mut page, all }: ListArgs) -> Result<()> {
+    if all {
+        page.limit.get_or_insert(ROWS_AT_ONCE);
+    }
+    let mut found = 0;
+    loop {
+        let answer = api.answer(api.request(Method::GET, &["tasks"]).query(&filter).query(&page)).await?;
+        let listed: Listed = api.decode(&answer)?;
+        if is_json {
+            output::print(&answer.json)?;
+        } else if !listed.items.is_empty() {
+            output::print(&output::table(&LIST_COLUMNS, &listed.items))?;
+        }
+        found += listed.items.len();
+        page.cursor = listed.next_cursor;
+        if !all || page.cursor.is_none() {
+            break;
+        }
+    }
+    if is_json {
+        return Ok(());
+    }
+    // A page of a search in texts may be short or empty although more follow.
+    match page.cursor {
+        Some(cursor) => output::say(&format_args!("there may be more: add --cursor {cursor}, or --all")),
+        None if found == 0 => output::say("no task matches"),
+        None => {}
+    }
+    Ok(())
+}
+
+async fn show(api: &Api, is_json: bool, id: u64) -> Result<()> {
+    let request = api.request(Method::GET, &["tasks", &id.to_string()]);
+    let answer = api.answer(request).await?;
+    if is_json {
+        return output::print(&answer.json);
+    }
+    let mut task: Fields = api.decode(&answer)?;
+    let attempts: Vec<Fields> = match task.remove("attempts_log") {
+        Some(log) => serde_json::from_str(log.get())?,
+        None => Vec::new(),
+    };
+    output::print(&output::record(&SHOWN_FIRST, &task))?;
+    if !attempts.is_empty() {
+        output::print(&format_args!("\n{}", output::table(&ATTEMPT_COLUMNS, &attempts)))?;
+    }
+    Ok(())
+}
+
+async fn edit(api: &Api, is_json: bool, id: u64, mut changes: Changes) -> Result<()> {
+    if let Some(delay_ms) = changes.delay_ms {
+        let run_at = Timestamp::now().checked_add(SignedDuration::from_millis(delay_ms));
+        changes.run_at = Some(run_at.context("--delay is too long")?);
+    }
+    let request = api.request(Method::PATCH, &["tasks", &id.to_string()]).json(&changes);
+    let answer = api.answer(request).await?;
+    if is_json {
+        return output::print(&answer.json);
+    }
+    let task: Fields = api.decode(&answer)?;
+    output::print(&output::standing(&task))
+}
+
+async fn delete(api: &Api, is_json: bool, id: u64) -> Result<()> {
+    let request = api.request(Method::DELETE, &["tasks", &id.to_string()]);
+    api.answer(request).await?;
+    if is_json { Ok(()) } else { output::print(&format_args!("task {id} is deleted")) }
+}

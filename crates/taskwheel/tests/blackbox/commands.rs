@@ -1,0 +1,90 @@
+//! The command line against a real server.
+
+use crate::support::{Dialect, Server};
+use serde_json::Value;
+use std::process::{Output, Stdio};
+use tokio::process::Command;
+
+/// Runs the binary as a client of a server.
+async fn run(server: &Server, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_taskwheel"))
+        .args(arguments)
+        .env("TASKWHEEL_SERVER", server.url())
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap()
+}
+
+/// The output of a command that went well, as JSON.
+async fn json(server: &Server, arguments: &[&str]) -> Value {
+    let output = run(server, &[&["--json"], arguments].concat()).await;
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+}
+
+/// The output of a command that went well.
+async fn text(server: &Server, arguments: &[&str]) -> String {
+    let output = run(server, arguments).await;
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn a_task_is_submitted_worked_on_and_shown() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let task =
+        json(&server, &["submit", "hello", "--key", "k", "--payload", r#"{"name": "you"}"#, "--priority", "5"]).await;
+    let id = task["id"].to_string();
+    let worked = run(&server, &["work", "--type", "hello", "--drain", "--", "cat"]).await;
+    assert!(worked.status.success(), "{worked:?}");
+    let shown = json(&server, &["tasks", "show", &id]).await;
+    assert_eq!(shown["status"], "Success");
+    assert_eq!(shown["result"], serde_json::json!({"name": "you"}));
+    assert!(text(&server, &["tasks", "show", &id]).await.contains("Success"));
+    assert!(text(&server, &["tasks", "list", "--status", "finished"]).await.contains("hello"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_command_that_fails_is_an_error_with_its_words() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let task = json(&server, &["submit", "hello", "--max-attempts", "1"]).await;
+    let id = task["id"].to_string();
+    run(&server, &["work", "--type", "hello", "--drain", "--", "sh", "-c", "echo no route >&2; exit 7"]).await;
+    let shown = json(&server, &["tasks", "show", &id]).await;
+    assert_eq!(shown["status"], "Failure");
+    let error = shown["error_info"].as_str().unwrap();
+    assert!(error.contains('7') && error.contains("no route"), "{error}");
+    json(&server, &["tasks", "retry", &id]).await;
+    json(&server, &["tasks", "edit", &id, "--priority", "9", "--remark", "look"]).await;
+    assert_eq!(json(&server, &["tasks", "show", &id]).await["priority"], 9);
+    json(&server, &["tasks", "cancel", "--type", "hello"]).await;
+    assert_eq!(json(&server, &["tasks", "show", &id]).await["status"], "Cancelled");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn failures_have_their_exit_codes_and_say_what_to_do() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let missing = run(&server, &["tasks", "show", "999"]).await;
+    assert_eq!(missing.status.code(), Some(3), "{missing:?}");
+    let refused = run(&server, &["submit", "no spaces"]).await;
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("type"), "{refused:?}");
+    let usage = run(&server, &["submit"]).await;
+    assert_eq!(usage.status.code(), Some(2), "{usage:?}");
+    let nobody = run(&server, &["--server", "http://127.0.0.1:1", "tasks", "list"]).await;
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("taskwheel serve"), "{nobody:?}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_database_is_checked() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let checked = json(&server, &["check", "--database", &server.database.url]).await;
+    assert_eq!(checked["problems"], serde_json::json!([]));
+    assert!(text(&server, &["migrate", "--database", &server.database.url]).await.contains("version 1"));
+    server.end().await;
+}

@@ -1,0 +1,10 @@
+//! The real binary, over HTTP, with real signals, on each database.
+
+mod cluster;
+mod commands;
+mod faults;
+mod refusals;
+mod search;
+mod support;
+mod tasks;
+mod workers;
