@@ -16,6 +16,7 @@ mod dispatch;
 mod due;
 mod history;
 mod rescue;
+mod statistics;
 
 pub use taskwheel_store as store;
 
@@ -87,7 +88,8 @@ impl Engine {
         loops.spawn(due::look(inner.clone(), stopped.clone()));
         loops.spawn(due::ring(inner.clone(), stopped.clone()));
         loops.spawn(rescue::run(inner.clone(), stopped.clone()));
-        loops.spawn(history::run(inner.clone(), stopped));
+        loops.spawn(history::run(inner.clone(), stopped.clone()));
+        loops.spawn(statistics::run(inner.clone(), stopped));
         Engine { inner, loops: tokio::sync::Mutex::new(loops), stopping }
     }
 
@@ -119,6 +121,14 @@ impl Engine {
                 self.inner.arrived(&task_type, run_at);
             }
         }
+        Ok(submitted)
+    }
+
+    /// Stores a task for a call with an idempotency key: the same key answers the same for 24 hours.
+    pub async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
+        let (task_type, run_at) = (task.task_type.clone(), task.run_at);
+        let submitted = self.inner.store.submit_once(key, task).await?;
+        self.inner.arrived(&task_type, run_at);
         Ok(submitted)
     }
 

@@ -47,6 +47,10 @@ pub fn task_type(field: &str, value: &str) -> Result<(), FieldError> {
     if !value.chars().all(allowed) {
         return Err(FieldError::new(field, "may only have letters, digits and the characters _ . : -"));
     }
+    // In the path of a URL they mean something else.
+    if matches!(value, "." | "..") {
+        return Err(FieldError::new(field, "must not be . or .."));
+    }
     Ok(())
 }
 

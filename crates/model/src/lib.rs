@@ -12,6 +12,7 @@ pub mod limits;
 pub mod outcome;
 pub mod policy;
 pub mod route;
+pub mod statistics;
 pub mod status;
 pub mod submit;
 pub mod time;
@@ -22,6 +23,7 @@ pub use life::{Event, Execution, Hold, Life, Liveness, Refusal, State, Step, dec
 pub use outcome::Outcome;
 pub use policy::{RetryPolicy, Rules, TypeSettings};
 pub use route::Slot;
+pub use statistics::{Ran, Tally};
 pub use status::Status;
 pub use submit::NewTask;
 pub use time::Time;

@@ -48,6 +48,8 @@ pub const AFFINITY_GRACE_MS: i64 = 30_000;
 pub const TIME_MS_MAX: i64 = 32_503_679_999_999;
 /// Most tasks in one batch of submits.
 pub const SUBMIT_BATCH_MAX: usize = 10_000;
+/// How long a call with an idempotency key is answered as at first, in milliseconds: 24 hours.
+pub const IDEMPOTENCY_MS: i64 = DAY_MS;
 /// Most tasks in one claim.
 pub const CLAIM_BATCH_MAX: usize = 1_000;
 /// Most task types, and most categories, in one claim.
@@ -61,6 +63,8 @@ pub const PAGE_ROWS_MAX: usize = 500;
 pub const PAGE_SCAN_ROWS_MAX: usize = 3_000;
 /// Most tasks that one chunk of a bulk action, a rescue or a purge changes in one transaction.
 pub const CHUNK_ROWS_MAX: usize = 1_000;
+/// How long statistics are kept, in milliseconds: 400 days.
+pub const STATISTICS_MS: i64 = 400 * DAY_MS;
 /// Number of routing slots.
 pub const SLOTS: u16 = 1_024;
 /// Highest number a database may have.

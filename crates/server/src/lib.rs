@@ -1,7 +1,8 @@
 //! Taskwheel's HTTP API: thin adapters over the engine.
 //!
 //! Each file is one part of the contract: [`tasks`] and [`bulk`] for people and programs that submit, look and step in,
-//! [`worker`] for workers in any language, [`types`] for what types settle, [`health`] for whoever watches. `input` reads
+//! [`worker`] for workers in any language, [`types`] for what types settle, [`statistics`] and [`health`] for
+//! whoever watches. `input` reads
 //! requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
 mod bulk;
@@ -10,6 +11,7 @@ mod input;
 mod listen;
 mod problem;
 mod shapes;
+mod statistics;
 mod tasks;
 mod types;
 mod worker;
@@ -67,6 +69,7 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(types::show, types::put))
         .routes(routes!(types::pause))
         .routes(routes!(types::resume))
+        .routes(routes!(statistics::statistics))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .split_for_parts()

@@ -6,7 +6,7 @@ use crate::shapes::{EditInput, FilterInput, TaskInput, TaskView, text};
 use crate::{App, Shared};
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use taskwheel_model::{NewTask, TaskId, limits};
@@ -21,8 +21,10 @@ const PAGE_ROWS_DEFAULT: usize = 50;
 /// Whose tasks a call is about. Until there are tokens, everybody is the default tenant.
 pub(crate) const TENANT: &str = NewTask::TENANT_DEFAULT;
 
-/// Submits a task. A `unique_key` that is already live answers the task that has it.
-#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = TaskInput, responses(
+/// Submits a task. A `unique_key` that is already live answers the task that has it. The same `Idempotency-Key` is answered
+/// with the same task for 24 hours.
+#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = TaskInput,
+    params(("Idempotency-Key" = Option<String>, Header)), responses(
     (status = CREATED, body = TaskView), (status = OK, body = TaskView, description = "its unique_key is already live"),
     (status = BAD_REQUEST, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem),
     (status = PAYLOAD_TOO_LARGE, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
@@ -31,18 +33,23 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     Body(input): Body<TaskInput>,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
-    if headers.contains_key("idempotency-key") {
-        let message = "is not kept yet; give the task a unique_key, which is held while the task is live";
-        return Err(Problem::field("Idempotency-Key", message));
-    }
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
     let task = input.into_task(TENANT).map_err(bad)?;
-    let submitted = app.engine.submit(vec![task]).await?;
-    let Some(Submitted { id, created }) = submitted.first().copied() else {
+    let submitted = match headers.get("idempotency-key") {
+        Some(key) => Some(app.engine.submit_once(idempotency_key(key)?, task).await?),
+        None => app.engine.submit(vec![task]).await?.first().copied(),
+    };
+    let Some(Submitted { id, created }) = submitted else {
         return Err(Problem::unready("the task was not stored"));
     };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(found(&app, id).await?)))
+}
+
+fn idempotency_key(value: &HeaderValue) -> Answer<String> {
+    let message = format!("must have 1 to {} visible ASCII characters", limits::KEY_CHARS_MAX);
+    let key = value.to_str().ok().filter(|key| (1..=limits::KEY_CHARS_MAX).contains(&key.len()));
+    key.map(str::to_owned).ok_or_else(|| Problem::field("Idempotency-Key", message))
 }
 
 /// Tasks to submit together.

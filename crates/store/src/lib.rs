@@ -27,7 +27,7 @@ pub mod sqlite;
 
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
-pub use verbs::{Ahead, Count, Inspection, Rescued, Retention, Store, TaskType, Upcoming, WeakSetting};
+pub use verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType, Upcoming, WeakSetting};
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use std::collections::HashMap;
+use taskwheel_model::statistics::Histogram;
 use taskwheel_model::{
     ExecId, Execution, Hold, Life, Liveness, Outcome, RetryPolicy, Rules, State, Status, TaskId, Time, TypeSettings,
 };
@@ -401,4 +402,14 @@ impl AttemptRow {
             error,
         })
     }
+}
+
+/// A histogram as it is stored.
+pub(crate) fn write_histogram(histogram: &Histogram) -> String {
+    serde_json::to_string(histogram).expect("numbers are plain JSON")
+}
+
+/// A stored histogram; one that somebody spoilt is empty.
+pub(crate) fn read_histogram(text: &str) -> Histogram {
+    serde_json::from_str(text).unwrap_or_default()
 }

@@ -5,8 +5,8 @@
 
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::task::{Submitted, Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -49,6 +49,18 @@ pub(crate) type Attempted<T> = std::result::Result<T, Fault>;
 
 /// A piece of work inside a transaction.
 pub(crate) type Work<'s, T> = Pin<Box<dyn Future<Output = Attempted<T>> + Send + 's>>;
+
+/// An execution that ended its task well.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub id: TaskId,
+    /// Its worker, where that has a heartbeat.
+    pub worker_id: Option<String>,
+    pub task_type: String,
+    pub attempt: u32,
+    pub due: Time,
+    pub started_at: Time,
+}
 
 /// A task to insert, with all that submit settles.
 #[derive(Clone, Debug)]
@@ -158,13 +170,27 @@ pub(crate) trait Session: Send {
     /// The live tasks that have these unique keys (tenant, type, key), in order.
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>>;
 
+    /// What a call with an idempotency key was answered, if that was not before a time.
+    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>>;
+    /// Remembers what a call with an idempotency key is answered, in the place of an answer from before a time.
+    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()>;
+    /// Forgets answers from before a time, at most so many, and says how many those were.
+    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64>;
+
+    /// Writes what a node counted of a type in a minute, in the place of what it wrote before.
+    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()>;
+    /// What all nodes counted from a minute on and before another, of a type or of all.
+    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>>;
+    /// Forgets what was counted before a minute, at most so many rows.
+    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()>;
+
     /// Locks due tasks for a claim, in the order of claims, skipping what others have locked.
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>>;
     /// Marks picked tasks as executing.
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()>;
     /// Moves tasks whose execution is still the one named to history as Success, or removes them where `keep` is false.
     /// Answers those that were, each with its worker where that one promised a heartbeat.
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>>;
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>>;
 
     /// Loads and locks tasks, live or finished, in the order of their ids. Unknown ids are left out.
     async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>>;

@@ -9,13 +9,20 @@ use crate::search::{Listing, Page};
 use crate::task::{Submitted, TaskDetail};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use async_trait::async_trait;
-use taskwheel_model::{NewTask, Status, TaskId, Time, TypeSettings};
+use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Stores tasks, all or none. A task whose unique key is already live answers the existing task's id.
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
+
+    /// Stores a task for a call with an idempotency key of its tenant. The same key answers the same for 24 hours, whatever
+    /// became of the task, and whatever the later call asks for.
+    async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted>;
+
+    /// Forgets some answers to calls with an idempotency key that are older than that, and says how many.
+    async fn forget_answers(&self) -> Result<u64>;
 
     /// Hands due tasks to workers: highest priority first, then the earliest due, then the lowest id. One answer for each
     /// request, in their order.
@@ -69,6 +76,12 @@ pub trait Store: Send + Sync + 'static {
     /// Removes finished tasks for good. What is not finished stays.
     async fn purge(&self, ids: Vec<TaskId>) -> Result<u64>;
 
+    /// Writes what was counted of the executions that ended through this store. To be called every few seconds.
+    async fn write_statistics(&self) -> Result<()>;
+
+    /// How executions went, by minute and type, from a time on and before another.
+    async fn statistics(&self, from: Time, to: Time, task_type: Option<String>) -> Result<Vec<Statistics>>;
+
     /// How the database stands: its version and its durability.
     async fn inspect(&self) -> Result<Inspection>;
 
@@ -108,6 +121,17 @@ pub struct Upcoming {
     pub task_type: String,
     /// The time.
     pub due: Time,
+}
+
+/// How executions of a type went in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// The start of the minute.
+    pub minute: Time,
+    /// The type.
+    pub task_type: String,
+    /// What was counted.
+    pub tally: Tally,
 }
 
 /// A number of tasks.

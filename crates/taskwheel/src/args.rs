@@ -1,9 +1,11 @@
 //! The command line as a whole, and how its values are read.
 //!
-//! The flags of a command are the fields of what it sends: one struct is both, so that neither can have what the other lacks.
+//! The flags of a command are the fields of what it sends: one struct is both, so that neither can have what the other
+//! lacks.
 
 use crate::database::DatabaseArgs;
 use crate::serve::ServeArgs;
+use crate::stats::StatsArgs;
 use crate::submit::SubmitArgs;
 use crate::tasks::TasksCommand;
 use crate::types::TypesCommand;
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     /// Show and configure task types.
     #[command(subcommand)]
     Types(TypesCommand),
+    /// Show how the executions of each type went.
+    Stats(StatsArgs),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
     /// Look for what is wrong with the database.

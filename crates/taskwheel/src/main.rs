@@ -1,7 +1,7 @@
 //! The binary `taskwheel`: the server, and the command line that talks to it.
 //!
-//! Every command but `serve`, `migrate` and `check` is a client of the HTTP API and can do no more than other clients can. What is for programs goes
-//! to stdout, what is for people who wait for it to stderr.
+//! Every command but `serve`, `migrate` and `check` is a client of the HTTP API and can do no more than other clients can.
+//! What is for programs goes to stdout, what is for people who wait for it to stderr.
 
 mod api;
 mod args;
@@ -10,6 +10,7 @@ mod duration;
 mod output;
 mod selection;
 mod serve;
+mod stats;
 mod submit;
 mod tasks;
 mod types;
@@ -51,6 +52,7 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Tasks(command) => tasks::tasks(&api()?, cli.json, *command).await,
         Command::Work(args) => work::work(api()?, cli.json, *args).await,
         Command::Types(command) => types::types(&api()?, cli.json, command).await,
+        Command::Stats(args) => stats::stats(&api()?, cli.json, args).await,
         Command::Migrate(args) => database::migrate(args, cli.json).await,
         Command::Check(args) => database::check(args, cli.json).await,
         Command::Completions { shell } => completions(shell),

@@ -4,7 +4,7 @@
 
 use super::rows::{UniqueKey, batches, expect, leave_unique};
 use super::{fault, rows};
-use crate::session::{Attempted, Done};
+use crate::session::{Attempted, Done, Ended};
 use sqlx::Row;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use taskwheel_model::{Status, TaskId, Time};
 /// In the order of the ids, so that two transactions never wait for each other crosswise.
 const LOCK: &str = "
 SELECT r.id, CASE WHEN r.heartbeat_ms IS NOT NULL THEN r.worker_id END, r.tenant, r.type, r.unique_key,
-  r.attempts > 1 OR r.round > 1 OR r.affinity IS NOT NULL
+  r.attempts > 1 OR r.round > 1 OR r.affinity IS NOT NULL, r.attempts, r.due, r.started_at
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', exec_id CHAR(36) PATH '$[1]', tenant VARCHAR(64) PATH '$[2]')) n
 STRAIGHT_JOIN task_running r FORCE INDEX (PRIMARY) ON r.id = n.id
 WHERE r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant) FOR UPDATE";
@@ -26,9 +26,8 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', outcome SMALLINT PATH 
 STRAIGHT_JOIN task_running r FORCE INDEX (PRIMARY) ON r.id = n.id";
 
 /// What is locked of a task that was successful.
-struct Ended {
-    id: TaskId,
-    worker_id: Option<String>,
+struct Locked {
+    ended: Ended,
     unique: Option<UniqueKey>,
     /// Whether it may have a log: only a task that was tried, retried or given back before has one.
     logged: bool,
@@ -39,15 +38,15 @@ pub(super) async fn succeed(
     done: &[Done],
     keep: bool,
     now: Time,
-) -> Attempted<Vec<(TaskId, Option<String>)>> {
+) -> Attempted<Vec<Ended>> {
     let given: Vec<_> = done.iter().map(|one| (one.id, one.exec_id, one.tenant.as_deref())).collect();
     let mut ended = Vec::with_capacity(done.len());
     for batch in batches(&given) {
         for row in sqlx::query(LOCK).bind(batch).fetch_all(&mut *connection).await.map_err(fault)? {
-            ended.push(read_ended(&row).map_err(fault)?);
+            ended.push(read_locked(&row).map_err(fault)?);
         }
     }
-    let ids: Vec<_> = ended.iter().map(|one| one.id.0).collect();
+    let ids: Vec<_> = ended.iter().map(|one| one.ended.id.0).collect();
     if keep {
         let found: HashSet<_> = ids.iter().copied().collect();
         let kept = done.iter().filter(|one| found.contains(&one.id.0));
@@ -59,20 +58,28 @@ pub(super) async fn succeed(
         }
         expect(entered, ids.len())?;
     } else {
-        let logged: Vec<_> = ended.iter().filter(|one| one.logged).map(|one| one.id.0).collect();
+        let logged: Vec<_> = ended.iter().filter(|one| one.logged).map(|one| one.ended.id.0).collect();
         rows::on(connection, rows::DELETE_ATTEMPTS, &logged).await?;
         rows::on(connection, rows::DELETE_TASK, &ids).await?;
     }
     expect(rows::on(connection, rows::LEAVE_RUNNING, &ids).await?, ids.len())?;
     leave_unique(connection, ended.iter().filter_map(|one| one.unique.clone()).collect()).await?;
-    Ok(ended.into_iter().map(|one| (one.id, one.worker_id)).collect())
+    Ok(ended.into_iter().map(|one| one.ended).collect())
 }
 
-fn read_ended(row: &MySqlRow) -> sqlx::Result<Ended> {
+fn read_locked(row: &MySqlRow) -> sqlx::Result<Locked> {
     let id = TaskId(row.try_get(0)?);
     let unique = match row.try_get(4)? {
         Some(unique_key) => Some(UniqueKey { tenant: row.try_get(2)?, task_type: row.try_get(3)?, unique_key, id }),
         None => None,
     };
-    Ok(Ended { id, worker_id: row.try_get(1)?, unique, logged: row.try_get::<i64, _>(5)? != 0 })
+    let ended = Ended {
+        id,
+        worker_id: row.try_get(1)?,
+        task_type: row.try_get(3)?,
+        attempt: row.try_get::<i32, _>(6)?.unsigned_abs(),
+        due: Time(row.try_get(7)?),
+        started_at: Time(row.try_get(8)?),
+    };
+    Ok(Locked { ended, unique, logged: row.try_get::<i64, _>(5)? != 0 })
 }

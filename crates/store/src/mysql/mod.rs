@@ -10,6 +10,7 @@ mod migrate;
 mod read;
 mod rows;
 mod session;
+mod statistics;
 mod submit;
 mod types;
 mod workers;

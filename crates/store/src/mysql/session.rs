@@ -2,12 +2,12 @@
 
 use super::claim::Key;
 use super::submit::Inserting;
-use super::{claim, finish, inspect, read, rows, submit, types, workers};
+use super::{claim, finish, inspect, read, rows, statistics, submit, types, workers};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::session::{Attempted, Done, Insert, Pick, Picked, Session, Start, Starter};
-use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter};
+use crate::task::{Submitted, Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use sqlx::mysql::MySqlConnection;
@@ -42,6 +42,30 @@ impl Session for MySqlSession<'_> {
         submit::live_unique(self.connection, keys).await
     }
 
+    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
+        submit::answered(self.connection, tenant, key, since).await
+    }
+
+    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
+        submit::remember(self.connection, tenant, key, answer, (since, self.now)).await
+    }
+
+    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64> {
+        submit::forget_answers(self.connection, before, max).await
+    }
+
+    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()> {
+        statistics::put(self.connection, node, counted).await
+    }
+
+    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>> {
+        statistics::read(self.connection, from, to, task_type).await
+    }
+
+    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()> {
+        statistics::forget(self.connection, before, max).await
+    }
+
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
         let picked = claim::pick(self.connection, pick, self.now).await?;
         self.picked.extend(picked.iter().map(|task| (task.id, Key::of(task))));
@@ -52,7 +76,7 @@ impl Session for MySqlSession<'_> {
         claim::start(self.connection, starter, starts, &self.picked, self.now).await
     }
 
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>> {
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {
         finish::succeed(self.connection, done, keep, self.now).await
     }
 

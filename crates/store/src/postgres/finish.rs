@@ -1,9 +1,9 @@
 //! Success on PostgreSQL: one statement from running to history, guarded by id and execution.
 
 use super::fault;
-use crate::session::{Attempted, Done};
+use crate::session::{Attempted, Done, Ended};
 use sqlx::Row;
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use taskwheel_model::{Status, TaskId, Time};
 
 /// Guarded by the execution alone: a condition on anything else could lead the planner to another index than the
@@ -23,7 +23,7 @@ kept AS (
   SELECT id, tenant, $7, round, attempts, error_count, error_info, checkpoint, progress, COALESCE(reported, result),
          affinity, exec_id, worker_id, host, started_at, outcome, $6, $6
   FROM gone)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END FROM gone";
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at FROM gone";
 
 /// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are there so that both take the same values.
 const DROP: &str = "
@@ -31,7 +31,8 @@ WITH gone AS (
   DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
     AS n(id, exec_id, tenant, outcome, result)
   WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
-  RETURNING r.id, r.tenant, r.type, r.unique_key, r.attempts, r.round, r.affinity, r.heartbeat_ms, r.worker_id),
+  RETURNING r.id, r.tenant, r.type, r.unique_key, r.attempts, r.round, r.affinity, r.heartbeat_ms, r.worker_id, r.due,
+    r.started_at),
 free AS (
   DELETE FROM task_unique u USING gone g
   WHERE g.unique_key IS NOT NULL AND u.tenant = g.tenant AND u.type = g.type AND u.unique_key = g.unique_key),
@@ -39,14 +40,15 @@ log AS (
   DELETE FROM task_attempt a USING gone g
   WHERE (g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL) AND a.task_id = g.id),
 content AS (DELETE FROM task t USING gone g WHERE t.id = g.id)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0";
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at
+FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0";
 
 pub(super) async fn succeed(
     connection: &mut PgConnection,
     done: &[Done],
     keep: bool,
     now: Time,
-) -> Attempted<Vec<(TaskId, Option<String>)>> {
+) -> Attempted<Vec<Ended>> {
     let rows = sqlx::query(if keep { KEEP } else { DROP })
         .bind(done.iter().map(|one| one.id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.exec_id.0).collect::<Vec<_>>())
@@ -58,5 +60,16 @@ pub(super) async fn succeed(
         .fetch_all(connection)
         .await
         .map_err(fault)?;
-    rows.iter().map(|row| Ok((TaskId(row.try_get(0).map_err(fault)?), row.try_get(1).map_err(fault)?))).collect()
+    rows.iter().map(|row| ended(row).map_err(fault)).collect()
+}
+
+fn ended(row: &PgRow) -> sqlx::Result<Ended> {
+    Ok(Ended {
+        id: TaskId(row.try_get(0)?),
+        worker_id: row.try_get(1)?,
+        task_type: row.try_get(2)?,
+        attempt: row.try_get::<i32, _>(3)?.unsigned_abs(),
+        due: Time(row.try_get(4)?),
+        started_at: Time(row.try_get(5)?),
+    })
 }

@@ -7,6 +7,7 @@ mod migrate;
 mod read;
 mod rows;
 mod session;
+mod statistics;
 mod submit;
 mod types;
 mod workers;
@@ -108,7 +109,9 @@ async fn read_clock(connection: &mut PgConnection, before: &str) -> Attempted<Ti
 fn fault(error: sqlx::Error) -> Fault {
     match &error {
         sqlx::Error::Database(database) => match database.code().as_deref() {
-            Some("23505") if database.constraint() == Some("task_unique_key") => Fault::UniqueKey,
+            Some("23505") if matches!(database.constraint(), Some("task_unique_key" | "task_answer_key")) => {
+                Fault::UniqueKey
+            }
             // Deadlock, serialization failure, lock time-out, too many connections, and the server going or coming.
             Some("40001" | "40P01" | "55P03" | "53300" | "57P01" | "57P02" | "57P03") => {
                 Fault::Again(error.to_string())

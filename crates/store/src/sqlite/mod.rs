@@ -17,6 +17,7 @@ mod migrate;
 mod read;
 mod rows;
 mod session;
+mod statistics;
 mod submit;
 mod types;
 mod workers;
@@ -225,7 +226,11 @@ fn fault(error: &rusqlite::Error) -> Fault {
     let unavailable = |what: &str| Fault::Final(StoreError::Unavailable(format!("{what} ({error})")));
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Again(error.to_string()),
-        Some(ErrorCode::ConstraintViolation) if error.to_string().contains("task_unique.") => Fault::UniqueKey,
+        Some(ErrorCode::ConstraintViolation)
+            if ["task_unique.", "task_answer."].iter().any(|table| error.to_string().contains(table)) =>
+        {
+            Fault::UniqueKey
+        }
         Some(ErrorCode::DiskFull) => unavailable("the disk is full"),
         Some(ErrorCode::SystemIoFailure) => unavailable("the disk could not be read or written"),
         Some(ErrorCode::ReadOnly) => unavailable("the database file, or its directory, cannot be written"),

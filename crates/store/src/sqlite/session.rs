@@ -5,13 +5,13 @@
 //! savepoint of its own, so that one that fails, or panics, takes back only what it did itself. Then it commits, and only
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
-use super::{claim, fault, finish, inspect, read, read_clock, rows, submit, types, workers};
+use super::{claim, fault, finish, inspect, read, read_clock, rows, statistics, submit, types, workers};
 use crate::options::Clock;
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::session::{Attempted, Done, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
-use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::session::{Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
+use crate::task::{Submitted, Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -236,6 +236,30 @@ impl Session for SqliteSession {
         submit::live_unique(&self.connection, keys)
     }
 
+    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
+        submit::answered(&self.connection, tenant, key, since)
+    }
+
+    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
+        submit::remember(&self.connection, tenant, key, answer, (since, self.now))
+    }
+
+    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64> {
+        submit::forget_answers(&self.connection, before, max)
+    }
+
+    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()> {
+        statistics::put(&self.connection, node, counted)
+    }
+
+    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>> {
+        statistics::read(&self.connection, from, to, task_type)
+    }
+
+    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()> {
+        statistics::forget(&self.connection, before, max)
+    }
+
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
         claim::pick(&self.connection, pick, self.now)
     }
@@ -244,7 +268,7 @@ impl Session for SqliteSession {
         claim::start(&self.connection, starter, starts, self.now)
     }
 
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<(TaskId, Option<String>)>> {
+    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {
         finish::succeed(&self.connection, done, keep, self.now)
     }
 

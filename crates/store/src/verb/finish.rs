@@ -9,24 +9,25 @@ use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use super::{Memory, Types};
 use crate::rows::{Changes, Place, Record};
-use crate::session::{Attempted, Done, Session};
+use crate::session::{Attempted, Done, Ended, Session};
 use crate::worker::{Report, Reported};
 use std::collections::{HashMap, HashSet};
-use taskwheel_model::{Event, ExecId, Outcome, Refusal, Status, TaskId, decide};
+use taskwheel_model::{Event, ExecId, Outcome, Ran, Refusal, Status, TaskId, decide};
 
 pub(super) async fn finish(
     session: &mut dyn Session,
     memory: &Memory,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<(Vec<Reported>, Vec<LaneDue>)> {
-    let succeeded = succeed(session, memory, reports, keep_success).await?;
+) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
+    let (succeeded, mut ran) = succeed(session, memory, reports, keep_success).await?;
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
     let (mut others, dues) = if rest.is_empty() {
         (Vec::new().into_iter(), Vec::new())
     } else {
         let types = memory.types.get(session).await?;
-        let (answers, dues) = decide_rest(session, &types, &rest).await?;
+        let (answers, dues, ended) = decide_rest(session, &types, &rest).await?;
+        ran.extend(ended);
         (answers.into_iter(), dues)
     };
     let answer = |report: &Report| {
@@ -40,7 +41,7 @@ pub(super) async fn finish(
             others.next().unwrap_or(Reported::Superseded(None))
         }
     };
-    Ok((reports.iter().map(answer).collect(), dues))
+    Ok((reports.iter().map(answer).collect(), dues, ran))
 }
 
 /// Ends what was successful, and says which executions did.
@@ -49,7 +50,7 @@ async fn succeed(
     memory: &Memory,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<HashSet<(TaskId, ExecId)>> {
+) -> Attempted<(HashSet<(TaskId, ExecId)>, Vec<Ran>)> {
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
@@ -64,22 +65,33 @@ async fn succeed(
         })
         .collect();
     if done.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(Default::default());
     }
     let mut done = done;
     done.sort_unstable_by_key(|one| one.id);
-    let executions: HashMap<_, _> = done.iter().map(|one| (one.id, one.exec_id)).collect();
+    let executions: HashMap<_, _> = done.iter().map(|one| (one.id, (one.exec_id, one.outcome))).collect();
     let ended = session.succeed(&done, keep_success).await?;
-    let workers: HashSet<_> = ended.iter().filter_map(|(_, worker_id)| worker_id.clone()).collect();
+    let workers: HashSet<_> = ended.iter().filter_map(|one| one.worker_id.clone()).collect();
     memory.workers.seen(session, &workers.into_iter().collect::<Vec<_>>()).await?;
-    Ok(ended.into_iter().map(|(id, _)| (id, executions[&id])).collect())
+    let succeeded = ended.iter().map(|one| (one.id, executions[&one.id].0)).collect();
+    let ended_at = session.now();
+    let ran = |one: Ended| Ran {
+        outcome: executions[&one.id].1,
+        task_type: one.task_type,
+        attempt: one.attempt,
+        due: one.due,
+        started_at: one.started_at,
+        ended_at,
+        status: Status::Success,
+    };
+    Ok((succeeded, ended.into_iter().map(ran).collect()))
 }
 
 async fn decide_rest(
     session: &mut dyn Session,
     types: &Types,
     reports: &[&Report],
-) -> Attempted<(Vec<Reported>, Vec<LaneDue>)> {
+) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
     let now = session.now();
     let workers = session.workers().await?;
     let hosts = Hosts::new(&workers, types, now);
@@ -90,7 +102,7 @@ async fn decide_rest(
     ends.extend(records.values().filter_map(end_in_history));
 
     let (mut changes, mut callers) = (Changes::default(), HashSet::new());
-    let mut answers = Vec::with_capacity(reports.len());
+    let (mut answers, mut ran) = (Vec::with_capacity(reports.len()), Vec::new());
     for report in reports {
         let known = records.get_mut(&report.id).filter(|record| of_tenant(record, report.tenant.as_deref()));
         let Some(record) = known else {
@@ -105,6 +117,7 @@ async fn decide_rest(
                 if let Place::Live(row) = &record.place {
                     callers.extend(row.worker_id.clone().filter(|_| row.heartbeat_ms.is_some()));
                 }
+                ran.extend(step::ran(record, &step, now));
                 let change = step::change(record, &step, &leaving(report), &hosts, now);
                 changes.push(record, change);
                 ends.insert((report.id, report.exec_id), report.outcome);
@@ -124,7 +137,7 @@ async fn decide_rest(
     }
     session.write(changes.as_slice()).await?;
     session.seen(&callers.into_iter().collect::<Vec<_>>()).await?;
-    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect()))
+    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect(), ran))
 }
 
 /// How the last execution of a finished task ended.

@@ -9,6 +9,7 @@ mod finish;
 mod read;
 mod renew;
 mod rescue;
+mod statistics;
 mod step;
 mod submit;
 mod types;
@@ -24,13 +25,14 @@ use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::session::{Database, Repeat};
 use crate::task::{Submitted, TaskDetail};
-use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Store, TaskType};
+use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
+use statistics::Ledger;
 use std::sync::Arc;
 use taskwheel_model::field::{self, FieldError};
-use taskwheel_model::{DatabaseNumber, NewTask, TaskId, TypeSettings, limits};
+use taskwheel_model::{DatabaseNumber, NewTask, Ran, TaskId, Time, TypeSettings, limits};
 use types::TypeCache;
 use watermark::{LaneDue, Watermarks};
 use workers::WorkerCache;
@@ -67,6 +69,7 @@ struct Memory {
     types: TypeCache,
     watermarks: Watermarks,
     workers: WorkerCache,
+    ledger: Ledger,
 }
 
 impl<D: Database> SqlStore<D> {
@@ -105,6 +108,26 @@ impl<D: Database> Store for SqlStore<D> {
         if tasks.len() >= COALESCED_ITEMS_MAX { self.core.submit(tasks).await } else { self.submits.call(tasks).await }
     }
 
+    async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
+        field::name("idempotency_key", &key, limits::KEY_CHARS_MAX).map_err(StoreError::field)?;
+        task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
+        let (memory, input) = (self.core.memory.clone(), Arc::new((key, vec![task])));
+        // A second try finds the first one's answer.
+        let work = self.core.database.transact(Repeat::Harmless, move |session| {
+            let (memory, input) = (memory.clone(), input.clone());
+            Box::pin(async move {
+                let types = memory.types.get(session).await?;
+                let submitted = submit::submit_once(session, &input.0, &input.1, &types).await?;
+                Ok((submitted, LaneDue::of(&input.1, session.now())))
+            })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn forget_answers(&self) -> Result<u64> {
+        self.core.database.transact(Repeat::Harmless, |session| Box::pin(submit::forget_answers(session))).await
+    }
+
     async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
         check_each(&requests, ClaimRequest::validate)?;
         if requests.iter().map(|request| request.max).sum::<usize>() >= COALESCED_CLAIM_TASKS_MAX {
@@ -137,7 +160,7 @@ impl<D: Database> Store for SqlStore<D> {
             let memory = memory.clone();
             Box::pin(async move { rescue::rescue(session, &memory).await })
         });
-        self.core.made_due(work).await
+        self.core.made_due(self.core.counted(work)).await
     }
 
     async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead> {
@@ -242,6 +265,34 @@ impl<D: Database> Store for SqlStore<D> {
         Ok(acted.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64)
     }
 
+    async fn write_statistics(&self) -> Result<()> {
+        let counted = Arc::new(self.core.memory.ledger.unwritten());
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let (memory, input) = (self.core.memory.clone(), counted.clone());
+        let work = self.core.database.transact(Repeat::Harmless, move |session| {
+            let (memory, counted) = (memory.clone(), input.clone());
+            Box::pin(async move { statistics::write(session, &memory.ledger, &counted).await })
+        });
+        let now = work.await?;
+        self.core.memory.ledger.written(&counted, now);
+        Ok(())
+    }
+
+    async fn statistics(&self, from: Time, to: Time, task_type: Option<String>) -> Result<Vec<Statistics>> {
+        let task_type = Arc::new(task_type);
+        let found = self
+            .core
+            .database
+            .read(move |session| {
+                let task_type = task_type.clone();
+                Box::pin(async move { session.statistics(from, to, task_type.as_deref()).await })
+            })
+            .await?;
+        Ok(statistics::merged(found))
+    }
+
     async fn inspect(&self) -> Result<Inspection> {
         self.core.database.read(|session| Box::pin(async move { session.inspect().await })).await
     }
@@ -305,7 +356,17 @@ impl<D: Database> Core<D> {
             let (memory, reports) = (memory.clone(), reports.clone());
             Box::pin(async move { finish::finish(session, &memory, &reports, keep).await })
         });
-        self.made_due(work).await
+        self.made_due(self.counted(work)).await
+    }
+
+    /// Counts the executions that a verb ended, once it is committed.
+    async fn counted<T>(
+        &self,
+        work: impl Future<Output = Result<(T, Vec<LaneDue>, Vec<Ran>)>>,
+    ) -> Result<(T, Vec<LaneDue>)> {
+        let (answer, dues, ran) = work.await?;
+        self.memory.ledger.add(&ran);
+        Ok((answer, dues))
     }
 
     /// Lets claims see what a verb made due, once it is committed.

@@ -7,9 +7,9 @@ use super::watermark::LaneDue;
 use crate::rows::{Change, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::verbs::Rescued;
-use taskwheel_model::{Event, Outcome, Time, decide, limits};
+use taskwheel_model::{Event, Outcome, Ran, Time, decide, limits};
 
-pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attempted<(Rescued, Vec<LaneDue>)> {
+pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attempted<(Rescued, Vec<LaneDue>, Vec<Ran>)> {
     let now = session.now();
     let silent = session.silent_workers().await?;
     let mut ids = session.clocks_run_out(limits::CHUNK_ROWS_MAX).await?;
@@ -26,11 +26,11 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
     }
     let mut rescued = Rescued { more, ..Rescued::default() };
     if ids.is_empty() {
-        return Ok((rescued, Vec::new()));
+        return Ok((rescued, Vec::new(), Vec::new()));
     }
     let (types, workers) = (memory.types.get(session).await?, session.workers().await?);
     let hosts = Hosts::new(&workers, &types, now);
-    let mut changes = Vec::new();
+    let (mut changes, mut ran) = (Vec::new(), Vec::new());
     for record in load(session, ids.into_iter()).await?.values() {
         let rules = record.rules(types.settings(&record.task_type));
         let event = Event::Clock { worker_seen_at: record.worker_seen_at };
@@ -42,13 +42,14 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
                     Some(Outcome::Release) => rescued.released += 1,
                     _ => rescued.expired += 1,
                 }
+                ran.extend(step::ran(record, &step, now));
                 changes.push(step::change(record, &step, &Leaving::default(), &hosts, now));
             }
             Err(_) => changes.extend(look_again(record, &hosts, now)),
         }
     }
     session.write(&changes).await?;
-    Ok((rescued, changes.iter().filter_map(step::lane_due).collect()))
+    Ok((rescued, changes.iter().filter_map(step::lane_due).collect(), ran))
 }
 
 /// A task whose time had come to be looked at, and whose clocks have not run out: a task that was kept for a host may go

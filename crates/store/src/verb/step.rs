@@ -4,7 +4,7 @@ use super::Types;
 use super::watermark::LaneDue;
 use crate::rows::{AttemptRow, Change, HistoryRow, LiveRow, Place, Record, check_at};
 use crate::worker::Worker;
-use taskwheel_model::{Life, Outcome, State, Step, Time, field, limits};
+use taskwheel_model::{Life, Outcome, Ran, State, Step, Time, field, limits};
 
 /// What an execution leaves behind besides its outcome.
 #[derive(Clone, Debug, Default)]
@@ -214,4 +214,18 @@ impl<'a> Hosts<'a> {
             worker.host == host && worker.is_alive(self.now) && worker.takes(task_type, category.or(of_type))
         })
     }
+}
+
+/// The execution that a step ended, if it ended one, for the statistics.
+pub(super) fn ran(record: &Record, step: &Step, now: Time) -> Option<Ran> {
+    let Place::Live(row) = &record.place else { return None };
+    Some(Ran {
+        task_type: row.task_type.clone(),
+        attempt: row.attempts,
+        due: row.due,
+        started_at: row.started_at?,
+        ended_at: now,
+        outcome: step.ended?,
+        status: step.life.status(),
+    })
 }

@@ -1,6 +1,7 @@
 //! Submit: new tasks, in the store's transaction or in the user's own.
 
 use super::Types;
+use crate::StoreError;
 use crate::session::{Attempted, Insert, Session};
 use crate::task::Submitted;
 use std::collections::HashMap;
@@ -19,6 +20,30 @@ pub(crate) async fn submit_on(
     let plan = Plan::of(tasks, &keys, live, types, session.now());
     let ids = session.insert(&plan.inserts).await?;
     Ok(plan.answers(&ids))
+}
+
+/// Inserts a task for a call with an idempotency key, unless the key has an answer already.
+pub(super) async fn submit_once(
+    session: &mut dyn Session,
+    key: &str,
+    task: &[NewTask],
+    types: &Types,
+) -> Attempted<Submitted> {
+    let since = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
+    let tenant = task.first().map_or(NewTask::TENANT_DEFAULT, |task| task.tenant.as_str());
+    if let Some(answer) = session.answered(tenant, key, since).await? {
+        return Ok(answer);
+    }
+    let submitted = submit_on(session, task, types).await?;
+    let answer = submitted.first().copied().ok_or_else(|| StoreError::Database("a task was not stored".into()))?;
+    session.remember(tenant, key, answer, since).await?;
+    Ok(answer)
+}
+
+/// Forgets answers that nobody may ask for any more.
+pub(super) async fn forget_answers(session: &mut dyn Session) -> Attempted<u64> {
+    let before = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
+    session.forget_answers(before, limits::CHUNK_ROWS_MAX).await
 }
 
 /// The unique keys of tasks that have one, as (tenant, type, key).

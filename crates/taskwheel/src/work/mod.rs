@@ -63,8 +63,8 @@ pub(crate) struct WorkArgs {
     quiet: bool,
     /// The command. It gets the payload as JSON on stdin; exit code 0 is success, with stdout as result.
     ///
-    /// In its environment are TASKWHEEL_TASK_ID, TASKWHEEL_EXEC_ID, TASKWHEEL_TASK_TYPE, TASKWHEEL_TASK_KEY, TASKWHEEL_ATTEMPT
-    /// and TASKWHEEL_CHECKPOINT.
+    /// In its environment are TASKWHEEL_TASK_ID, TASKWHEEL_EXEC_ID, TASKWHEEL_TASK_TYPE, TASKWHEEL_TASK_KEY,
+    /// TASKWHEEL_ATTEMPT and TASKWHEEL_CHECKPOINT.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }

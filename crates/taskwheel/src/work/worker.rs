@@ -1,7 +1,7 @@
 //! The worker's loop. All state is here; what takes time is spawned and comes back as an event.
 //!
-//! A task takes one of the worker's places from its claim until its report is answered. So the worker never has more than it
-//! can run, nor owes more than that to a server that is away.
+//! A task takes one of the worker's places from its claim until its report is answered. So the worker never has more than
+//! it can run, nor owes more than that to a server that is away.
 
 use super::WorkArgs;
 use super::command::{self, Ended};

@@ -50,6 +50,45 @@ async fn a_unique_key_is_live_once(server: &Server) {
     assert_eq!(first.body["id"], second.body["id"]);
 }
 
+async fn the_same_idempotency_key_is_answered_with_the_same_task(server: &Server) {
+    let submit = async |key: &str, task_type: &str| {
+        let url = format!("{}/v1/tasks", server.url());
+        let request = server.client.post(url).header("Idempotency-Key", key).json(&json!({"type": task_type}));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, first) = submit("k", "mail").await;
+    assert_eq!(status, 201);
+    let task = server.claim(claim("w", "mail")).await.remove(0);
+    server.report(&task, "success").await;
+    let (status, again) = submit("k", "mail").await;
+    assert_eq!((status, &again["id"], &again["status"]), (201, &first["id"], &json!("Success")));
+    assert_ne!(submit("other", "mail").await.1["id"], first["id"]);
+    let (status, refused) = submit(&"k".repeat(201), "mail").await;
+    assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("Idempotency-Key")));
+}
+
+async fn statistics_count_how_executions_went(server: &Server) {
+    let retry = json!({"strategy": "fixed", "delay_ms": 0});
+    for outcomes in [&["success"][..], &["error", "success"], &["error", "error"]] {
+        server.submit(json!({"type": "mail", "max_attempts": 2, "retry": retry})).await;
+        for outcome in outcomes {
+            let task = server.claim(claim("w", "mail")).await.remove(0);
+            server.report(&task, outcome).await;
+        }
+    }
+    eventually("they are written", Duration::from_secs(20), async || {
+        let counted = server.get("/v1/stats?type=mail").await.ok()["items"][0].clone();
+        let numbers = ["success_first", "success_second", "success_later", "errors", "failures"];
+        numbers.map(|name| counted[name].as_u64().unwrap_or(99)) == [1, 1, 0, 3, 1]
+    })
+    .await;
+    let all = server.get("/v1/stats").await.ok();
+    assert!(all["items"][0]["run_ms"]["p99"].is_u64() && all["items"][0]["wait_ms"]["p50"].is_u64(), "{all}");
+    assert_eq!(server.get("/v1/stats?type=other").await.ok()["items"], json!([]));
+    assert_eq!(server.get("/v1/stats?from=2020-01-01T00:00:00Z").await.status, 422);
+}
+
 async fn a_batch_is_all_or_none_unless_it_is_partial(server: &Server) {
     let batch = |partial: bool| {
         json!({"tasks": [{"type": "a"}, {"type": "no spaces"}, {"type": "a", "unique_key": "u"},
@@ -164,6 +203,8 @@ async fn a_plain_insert_reaches_a_waiting_worker_within_a_second(server: &Server
 crate::facts![
     a_task_is_submitted_claimed_renewed_and_done,
     a_unique_key_is_live_once,
+    the_same_idempotency_key_is_answered_with_the_same_task,
+    statistics_count_how_executions_went,
     a_batch_is_all_or_none_unless_it_is_partial,
     an_error_is_tried_again_until_the_attempts_are_used_up,
     a_cancelled_execution_is_told_so,

@@ -121,6 +121,17 @@ CREATE TABLE IF NOT EXISTS task_unique (
     PRIMARY KEY (tenant, type, unique_key)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
+-- What calls with an idempotency key were answered.
+CREATE TABLE IF NOT EXISTS task_answer (
+    tenant          VARCHAR(64) NOT NULL,
+    idempotency_key VARCHAR(200) NOT NULL,
+    id              BIGINT NOT NULL,
+    created         BOOLEAN NOT NULL,
+    answered_at     BIGINT NOT NULL,
+    PRIMARY KEY (tenant, idempotency_key),
+    KEY task_answer_by_time (answered_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
 -- Statuses: 3 Success, 6 Failure, 8 ManuallyProcessed, 9 Cancelled.
 CREATE TABLE IF NOT EXISTS task_history (
     id           BIGINT NOT NULL PRIMARY KEY,
@@ -184,6 +195,21 @@ CREATE TABLE IF NOT EXISTS task_worker (
     heartbeat_ms BIGINT,
     started_at   BIGINT NOT NULL,
     seen_at      BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
+CREATE TABLE IF NOT EXISTS task_statistics (
+    minute         BIGINT NOT NULL,
+    type           VARCHAR(200) NOT NULL,
+    node           VARCHAR(64) NOT NULL,
+    success_first  BIGINT NOT NULL,
+    success_second BIGINT NOT NULL,
+    success_later  BIGINT NOT NULL,
+    errors         BIGINT NOT NULL,
+    failures       BIGINT NOT NULL,
+    wait_ms        TEXT NOT NULL,
+    run_ms         TEXT NOT NULL,
+    PRIMARY KEY (minute, type, node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction. The store

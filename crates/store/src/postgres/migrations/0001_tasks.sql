@@ -112,6 +112,17 @@ CREATE TABLE task_unique (
     CONSTRAINT task_unique_key PRIMARY KEY (tenant, type, unique_key)
 );
 
+-- What calls with an idempotency key were answered.
+CREATE TABLE task_answer (
+    tenant          text COLLATE "C" NOT NULL,
+    idempotency_key text COLLATE "C" NOT NULL,
+    id              bigint NOT NULL,
+    created         boolean NOT NULL,
+    answered_at     bigint NOT NULL,
+    CONSTRAINT task_answer_key PRIMARY KEY (tenant, idempotency_key)
+);
+CREATE INDEX task_answer_by_time ON task_answer (answered_at);
+
 -- Statuses: 3 Success, 6 Failure, 8 ManuallyProcessed, 9 Cancelled.
 CREATE TABLE task_history (
     id           bigint PRIMARY KEY,
@@ -176,6 +187,21 @@ CREATE TABLE task_worker (
     heartbeat_ms bigint,
     started_at   bigint NOT NULL,
     seen_at      bigint NOT NULL
+);
+
+-- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
+CREATE TABLE task_statistics (
+    minute         bigint NOT NULL,
+    type           text COLLATE "C" NOT NULL,
+    node           text COLLATE "C" NOT NULL,
+    success_first  bigint NOT NULL,
+    success_second bigint NOT NULL,
+    success_later  bigint NOT NULL,
+    errors         bigint NOT NULL,
+    failures       bigint NOT NULL,
+    wait_ms        text NOT NULL,
+    run_ms         text NOT NULL,
+    PRIMARY KEY (minute, type, node)
 );
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.

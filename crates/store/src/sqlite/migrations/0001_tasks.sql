@@ -116,6 +116,17 @@ CREATE TABLE task_unique (
     PRIMARY KEY (tenant, type, unique_key)
 ) STRICT, WITHOUT ROWID;
 
+-- What calls with an idempotency key were answered.
+CREATE TABLE task_answer (
+    tenant          TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    id              INTEGER NOT NULL,
+    created         INTEGER NOT NULL,
+    answered_at     INTEGER NOT NULL,
+    PRIMARY KEY (tenant, idempotency_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX task_answer_by_time ON task_answer (answered_at);
+
 -- Statuses: 3 Success, 6 Failure, 8 ManuallyProcessed, 9 Cancelled.
 CREATE TABLE task_history (
     id           INTEGER PRIMARY KEY,
@@ -180,6 +191,21 @@ CREATE TABLE task_worker (
     heartbeat_ms INTEGER,
     started_at   INTEGER NOT NULL,
     seen_at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
+CREATE TABLE task_statistics (
+    minute         INTEGER NOT NULL,
+    type           TEXT NOT NULL,
+    node           TEXT NOT NULL,
+    success_first  INTEGER NOT NULL,
+    success_second INTEGER NOT NULL,
+    success_later  INTEGER NOT NULL,
+    errors         INTEGER NOT NULL,
+    failures       INTEGER NOT NULL,
+    wait_ms        TEXT NOT NULL,
+    run_ms         TEXT NOT NULL,
+    PRIMARY KEY (minute, type, node)
 ) STRICT, WITHOUT ROWID;
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.

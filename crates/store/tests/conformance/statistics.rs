@@ -1,0 +1,102 @@
+//! Statistics: how executions went, by minute and type.
+
+use crate::facts;
+use crate::support::{Platform, task};
+use taskwheel_model::{NewTask, Outcome, RetryPolicy, Tally, Time};
+use taskwheel_store::Store;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// What was counted of a type, over all time.
+async fn counted(store: &dyn Store, task_type: &str) -> Tally {
+    let mut sum = Tally::default();
+    for one in store.statistics(Time(0), Time(i64::MAX), Some(task_type.to_owned())).await.unwrap() {
+        sum.merge(&one.tally);
+    }
+    sum
+}
+
+async fn every_end_of_an_execution_is_counted_once(platform: &Platform) {
+    let retry = Some(RetryPolicy::Fixed { delay_ms: 0 });
+    let doomed = NewTask { max_attempts: Some(2), retry, ..task("mail") };
+    for outcomes in [&[Outcome::Success][..], &[Outcome::Error, Outcome::Completed], &[Outcome::Error, Outcome::Error]]
+    {
+        platform.submit(doomed.clone()).await;
+        platform.advance_ms(40);
+        for outcome in outcomes {
+            let claimed = platform.claim_one("mail").await;
+            platform.advance_ms(500);
+            for _ in 0..2 {
+                platform.finish(&claimed, *outcome).await;
+            }
+        }
+    }
+    platform.store.write_statistics().await.unwrap();
+    platform.store.write_statistics().await.unwrap();
+    let tally = counted(&*platform.store, "mail").await;
+    assert_eq!((tally.success_first, tally.success_second, tally.success_later), (1, 1, 0));
+    assert_eq!((tally.errors, tally.failures), (3, 1));
+    assert_eq!(tally.run.percentile_ms(0.99), Some(512));
+    assert_eq!(tally.wait.percentile_ms(0.99), Some(64));
+    assert_eq!(counted(&*platform.store, "other").await, Tally::default());
+}
+
+async fn lost_executions_are_counted(platform: &Platform) {
+    platform.submit(NewTask { max_attempts: Some(1), timeout_ms: Some(1_000), ..task("mail") }).await;
+    platform.claim_one("mail").await;
+    platform.advance_ms(1_001);
+    platform.rescue().await;
+    platform.store.write_statistics().await.unwrap();
+    let tally = counted(&*platform.store, "mail").await;
+    assert_eq!((tally.errors, tally.failures), (1, 1));
+}
+
+async fn each_minute_is_by_itself_and_ranges_are_half_open(platform: &Platform) {
+    for _ in 0..3 {
+        let claimed = platform.start(task("mail")).await;
+        platform.finish(&claimed, Outcome::Success).await;
+        platform.store.write_statistics().await.unwrap();
+        platform.advance_ms(MINUTE_MS);
+    }
+    let all = platform.store.statistics(Time(0), Time(i64::MAX), None).await.unwrap();
+    assert_eq!(all.len(), 3);
+    assert!(all.iter().all(|one| one.minute.0 % MINUTE_MS == 0 && one.tally.success_first == 1));
+    let two = platform.store.statistics(all[0].minute, all[2].minute, None).await.unwrap();
+    assert_eq!(two, all[..2]);
+}
+
+async fn what_several_nodes_counted_is_shown_as_one(platform: &Platform) {
+    let other = platform.open_again(|_| {}).await.unwrap();
+    for store in [&platform.store, &other] {
+        let claimed = platform.start(task("mail")).await;
+        store
+            .finish(vec![taskwheel_store::worker::Report::new(claimed.id, claimed.exec_id, Outcome::Success)])
+            .await
+            .unwrap();
+        store.write_statistics().await.unwrap();
+    }
+    let all = platform.store.statistics(Time(0), Time(i64::MAX), None).await.unwrap();
+    assert_eq!(all.iter().map(|one| one.tally.success_first).collect::<Vec<_>>(), [2]);
+}
+
+async fn statistics_outlive_their_tasks_and_end_after_400_days(platform: &Platform) {
+    let claimed = platform.start(task("mail")).await;
+    platform.finish(&claimed, Outcome::Success).await;
+    platform.store.write_statistics().await.unwrap();
+    platform.store.purge(vec![claimed.id]).await.unwrap();
+    assert_eq!(counted(&*platform.store, "mail").await.success_first, 1);
+    platform.advance_ms(401 * 24 * 60 * MINUTE_MS);
+    let claimed = platform.start(task("sms")).await;
+    platform.finish(&claimed, Outcome::Success).await;
+    platform.store.write_statistics().await.unwrap();
+    assert_eq!(counted(&*platform.store, "mail").await, Tally::default());
+    assert_eq!(counted(&*platform.store, "sms").await.success_first, 1);
+}
+
+facts![
+    every_end_of_an_execution_is_counted_once,
+    lost_executions_are_counted,
+    each_minute_is_by_itself_and_ranges_are_half_open,
+    what_several_nodes_counted_is_shown_as_one,
+    statistics_outlive_their_tasks_and_end_after_400_days,
+];
