@@ -113,6 +113,9 @@ impl From<ClaimedTask> for ClaimedView {
 pub(crate) async fn claim(State(app): Shared, Body(input): Body<ClaimInput>) -> Answer<Json<ClaimView>> {
     field::range("wait_ms", input.wait_ms, 0, WAIT_MS_MAX)?;
     field::range("max", input.max, 1, limits::CLAIM_BATCH_MAX as i64)?;
+    if input.tenant.is_some_and(|tenant| tenant != TENANT) {
+        return Err(Problem::field("tenant", format!("can only be {TENANT} until there are tokens")));
+    }
     let request = ClaimRequest {
         worker_id: input.worker_id,
         host: input.host,
@@ -120,7 +123,7 @@ pub(crate) async fn claim(State(app): Shared, Body(input): Body<ClaimInput>) -> 
         types: input.types,
         categories: input.categories,
         creator: input.creator,
-        tenant: Some(input.tenant.unwrap_or_else(|| TENANT.to_owned())),
+        tenant: Some(TENANT.to_owned()),
         heartbeat_ms: input.heartbeat_ms,
         max: usize::try_from(input.max).unwrap_or(1),
     };

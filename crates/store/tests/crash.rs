@@ -4,9 +4,14 @@
 #[expect(dead_code, unused_imports, reason = "the conformance suite uses all of it")]
 mod support;
 
+#[path = "support/own_server.rs"]
+mod own_server;
+
 #[path = "crash/load.rs"]
 mod load;
 #[path = "crash/process.rs"]
 mod process;
 #[path = "crash/server.rs"]
 mod server;
+
+use support::{Dialect, wait};

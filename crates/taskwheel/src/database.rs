@@ -4,6 +4,7 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::sync::Arc;
 use taskwheel_store::{Options, Store};
 
@@ -64,6 +65,10 @@ pub(crate) async fn migrate(args: DatabaseArgs, json: bool) -> Result<()> {
 
 /// Looks for what is wrong with a database.
 pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
+    let file = args.database.strip_prefix("sqlite://").map(|path| path.split('?').next().unwrap_or(path));
+    if let Some(file) = file.filter(|file| !Path::new(file).exists()) {
+        bail!("there is no database {file}: name another with --database, or make it with `taskwheel migrate`");
+    }
     let store = open(&args).await?;
     let inspection = store.inspect().await?;
     let contradictions = store.contradictions().await?;

@@ -31,7 +31,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     creator: Option<String>,
-    /// The host that runs it or ran it last.
+    /// The host that runs it, or that ended it.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,

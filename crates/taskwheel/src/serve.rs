@@ -12,11 +12,13 @@ use tokio::net::lookup_host;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+const ADDRESS_DEFAULT: &str = "127.0.0.1:9222";
+
 /// How to serve.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// The address to listen on.
-    #[arg(long, env = "TASKWHEEL_LISTEN", default_value = "127.0.0.1:9222")]
+    #[arg(long, env = "TASKWHEEL_LISTEN", default_value = ADDRESS_DEFAULT)]
     listen: String,
     #[command(flatten)]
     database: DatabaseArgs,
@@ -47,12 +49,13 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     let inspection = store.inspect().await?;
     let engine = Arc::new(Engine::start(store, EngineOptions::default()));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
+    let client = client(address);
     output::print(&format!(
         "taskwheel {} listens on http://{address}\n\
          database: {}, {} ({durability})\n\
-         try:      taskwheel submit hello --payload '{{\"name\": \"you\"}}'\n          \
-                   taskwheel work --type hello -- cat\n          \
-                   taskwheel tasks list",
+         try:      {client} submit hello --payload '{{\"name\": \"you\"}}'\n          \
+                   {client} work --type hello -- cat\n          \
+                   {client} tasks list",
         env!("CARGO_PKG_VERSION"),
         database::shown(&args.database.database),
         inspection.database,
@@ -67,6 +70,12 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     };
     tokio::join!(listener.serve(taskwheel_server::router(engine), stop), end);
     Ok(())
+}
+
+/// How the command line is called from where we are, to talk to this server.
+fn client(address: SocketAddr) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "taskwheel".into());
+    if address.to_string() == ADDRESS_DEFAULT { program } else { format!("{program} --server http://{address}") }
 }
 
 /// Logs go to stderr, as much as TASKWHEEL_LOG asks for.

@@ -52,7 +52,7 @@ pub(crate) struct WorkArgs {
     /// How long one call may wait for tasks.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     wait: Duration,
-    /// End when no task is waiting.
+    /// End when no task is due.
     #[arg(long, visible_alias = "once")]
     drain: bool,
     /// How long commands may run on after SIGTERM or Ctrl-C.

@@ -91,6 +91,9 @@ impl Worker {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut heartbeat = interval_at(Instant::now() + self.args.heartbeat, self.args.heartbeat);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if !self.args.drain && !self.args.quiet {
+            output::say("waiting for tasks; Ctrl-C stops");
+        }
         while !self.is_done() {
             self.claim();
             self.report();

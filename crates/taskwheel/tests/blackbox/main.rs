@@ -2,7 +2,9 @@
 
 mod cluster;
 mod commands;
+mod document;
 mod faults;
+mod outage;
 mod refusals;
 mod search;
 mod support;

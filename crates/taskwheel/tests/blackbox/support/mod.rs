@@ -2,14 +2,19 @@
 
 #[path = "../../../../store/tests/support/database.rs"]
 mod database;
+#[path = "../../../../store/tests/support/own_server.rs"]
+mod own_server;
 #[path = "../../../../store/tests/support/raw.rs"]
 #[expect(dead_code, reason = "the store's own tests use all of it")]
 mod raw;
 mod server;
+#[path = "../../../../store/tests/support/wait.rs"]
+mod wait;
 
 pub(crate) use database::TestDatabase;
+pub(crate) use own_server::OwnServer;
 pub(crate) use raw::Raw;
-pub(crate) use server::{Server, call};
+pub(crate) use server::{Node, Server, call};
 pub(crate) use taskwheel_store::Dialect;
 
 use serde_json::{Value, json};

@@ -1,0 +1,9 @@
+//! What the pages say, tried: the tour of the README, the worker of docs/workers.md, the SQL of docs/schema.md.
+
+mod page;
+mod sql;
+#[path = "../blackbox/support/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "the black-box tests use all of it")]
+mod support;
+mod tour;
+mod worker;
