@@ -29,7 +29,7 @@ use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, TaskId};
 use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
 use taskwheel_store::search::Filter;
-use taskwheel_store::task::Submitted;
+use taskwheel_store::task::{Submitted, Task};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported};
 use taskwheel_store::{Result, Retention, Store, TaskType};
 use tokio::sync::watch;
@@ -122,6 +122,16 @@ impl Engine {
             }
         }
         Ok(submitted)
+    }
+
+    /// Stores a task, wakes who waits for it, and shows it; `None` where its unique key was already live.
+    pub async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)> {
+        let (task_type, run_at) = (task.task_type.clone(), task.run_at);
+        let (submitted, shown) = self.inner.store.submit_and_show(task).await?;
+        if submitted.created {
+            self.inner.arrived(&task_type, run_at);
+        }
+        Ok((submitted, shown))
     }
 
     /// Stores a task for a call with an idempotency key: the same key answers the same for 24 hours.

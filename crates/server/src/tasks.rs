@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use taskwheel_model::{NewTask, TaskId, limits};
 use taskwheel_store::people::{Acted, Action};
 use taskwheel_store::search::{Listing, Sort};
-use taskwheel_store::task::Submitted;
+use taskwheel_store::task::{Submitted, TaskDetail};
 use utoipa::ToSchema;
 
 /// Tasks on a page where nothing else is said.
@@ -35,15 +35,16 @@ pub(crate) async fn submit(
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
     let task = input.into_task(TENANT).map_err(bad)?;
-    let submitted = match headers.get("idempotency-key") {
-        Some(key) => Some(app.engine.submit_once(idempotency_key(key)?, task).await?),
-        None => app.engine.submit(vec![task]).await?.first().copied(),
+    let (submitted, shown) = match headers.get("idempotency-key") {
+        Some(key) => (app.engine.submit_once(idempotency_key(key)?, task).await?, None),
+        None => app.engine.submit_and_show(task).await?,
     };
-    let Some(Submitted { id, created }) = submitted else {
-        return Err(Problem::unready("the task was not stored"));
+    let status = if submitted.created { StatusCode::CREATED } else { StatusCode::OK };
+    let view = match shown {
+        Some(task) => TaskView::from(TaskDetail { task, attempts_log: Vec::new() }),
+        None => found(&app, submitted.id).await?,
     };
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(found(&app, id).await?)))
+    Ok((status, Json(view)))
 }
 
 fn idempotency_key(value: &HeaderValue) -> Answer<String> {

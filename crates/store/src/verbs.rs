@@ -6,7 +6,7 @@
 use crate::Result;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
-use crate::task::{Submitted, TaskDetail};
+use crate::task::{Submitted, Task, TaskDetail};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use async_trait::async_trait;
 use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
@@ -16,6 +16,9 @@ use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 pub trait Store: Send + Sync + 'static {
     /// Stores tasks, all or none. A task whose unique key is already live answers the existing task's id.
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
+
+    /// Stores a task, and shows it as it is then without reading it again; `None` where its unique key was already live.
+    async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)>;
 
     /// Stores a task for a call with an idempotency key of its tenant. The same key answers the same for 24 hours, whatever
     /// became of the task, and whatever the later call asks for.

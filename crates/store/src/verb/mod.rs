@@ -24,7 +24,7 @@ use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::session::{Database, Repeat};
-use crate::task::{Submitted, TaskDetail};
+use crate::task::{Submitted, Task, TaskDetail};
 use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
@@ -42,7 +42,7 @@ use workers::WorkerCache;
 /// Calls of the four verbs that workers and submitters make all day are coalesced; large ones are batches already.
 pub(crate) struct SqlStore<D> {
     core: Arc<Core<D>>,
-    submits: Coalescer<NewTask, Submitted>,
+    submits: Coalescer<NewTask, (Submitted, Time)>,
     claims: Coalescer<ClaimRequest, Vec<ClaimedTask>>,
     renews: Coalescer<(Vec<String>, Vec<Renewal>), Vec<Renewed>>,
     finishes: Coalescer<Report, Reported>,
@@ -105,7 +105,22 @@ impl<D: Database> Store for SqlStore<D> {
         for (index, task) in tasks.iter().enumerate() {
             task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
         }
-        if tasks.len() >= COALESCED_ITEMS_MAX { self.core.submit(tasks).await } else { self.submits.call(tasks).await }
+        let submitted = if tasks.len() >= COALESCED_ITEMS_MAX {
+            self.core.submit(tasks).await
+        } else {
+            self.submits.call(tasks).await
+        };
+        Ok(submitted?.into_iter().map(|(submitted, _)| submitted).collect())
+    }
+
+    async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)> {
+        task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
+        let answers = self.submits.call(vec![task.clone()]).await?;
+        let Some((submitted, at)) = answers.first().copied() else {
+            return Err(StoreError::Database("a task was not stored".into()));
+        };
+        let types = self.core.memory.types.known().filter(|_| submitted.created);
+        Ok((submitted, types.map(|types| submit::shown(task, submitted.id, at, &types))))
     }
 
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
@@ -303,7 +318,8 @@ impl<D: Database> Store for SqlStore<D> {
 }
 
 impl<D: Database> Core<D> {
-    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+    /// Submits tasks; with each answer comes the time at which its task was created.
+    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<(Submitted, Time)>> {
         // With a unique key on each task a second try finds the first one's tasks.
         let repeat =
             if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
@@ -312,8 +328,9 @@ impl<D: Database> Core<D> {
             let (memory, tasks) = (memory.clone(), tasks.clone());
             Box::pin(async move {
                 let types = memory.types.get(session).await?;
-                let submitted = submit_on(session, &tasks, &types).await?;
-                Ok((submitted, LaneDue::of(&tasks, session.now())))
+                let (submitted, now) = (submit_on(session, &tasks, &types).await?, session.now());
+                let submitted = submitted.into_iter().map(|submitted| (submitted, now)).collect();
+                Ok((submitted, LaneDue::of(&tasks, now)))
             })
         });
         self.made_due(work).await

@@ -3,10 +3,10 @@
 use super::Types;
 use crate::StoreError;
 use crate::session::{Attempted, Insert, Session};
-use crate::task::Submitted;
+use crate::task::{Submitted, Task};
 use std::collections::HashMap;
 use taskwheel_model::submit::RunAt;
-use taskwheel_model::{NewTask, Slot, TaskId, Time, limits};
+use taskwheel_model::{NewTask, Slot, Status, TaskId, Time, limits};
 
 /// Inserts tasks in an open transaction. A task whose unique key is live answers the task that has it; of two tasks in
 /// the batch with the same key the first is inserted.
@@ -116,6 +116,54 @@ fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
         created_at: now,
         task: task.clone(),
     }
+}
+
+/// A task as it is shown when it has just been stored.
+pub(super) fn shown(task: NewTask, id: TaskId, created_at: Time, types: &Types) -> Task {
+    let Insert { task, priority, run_at, slot, .. } = settle(&task, types, created_at);
+    let settings = types.settings(&task.task_type);
+    let shown = Task {
+        id,
+        tenant: task.tenant,
+        task_type: task.task_type.clone(),
+        key: task.key,
+        payload: task.payload,
+        status: Status::New,
+        priority,
+        run_at,
+        expire_at: task.expire_at,
+        max_attempts: task.max_attempts,
+        retry: task.retry,
+        timeout_ms: task.timeout_ms,
+        category: task.category,
+        creator: task.creator,
+        route_key: task.route_key,
+        slot: slot.unwrap_or(Slot::of_id(id).get()),
+        unique_key: task.unique_key,
+        affinity: task.affinity,
+        round: 1,
+        attempts: 0,
+        error_count: 0,
+        error_info: None,
+        result: None,
+        checkpoint: None,
+        progress: None,
+        host: None,
+        worker_id: None,
+        exec_id: None,
+        lease_until: None,
+        started_at: None,
+        finished_at: None,
+        exec_ms: None,
+        created_at,
+        updated_at: created_at,
+        remark: None,
+        schedule_id: None,
+        run_id: None,
+        parent_id: None,
+        root_id: None,
+    };
+    shown.effective(settings)
 }
 
 /// When a task is due.

@@ -67,6 +67,11 @@ impl TypeCache {
         Ok(types)
     }
 
+    /// What was known last.
+    pub(super) fn known(&self) -> Option<Arc<Types>> {
+        self.lock().known.as_ref().map(|(_, types)| types.clone())
+    }
+
     /// To be called after a change is committed.
     pub(super) fn forget(&self) {
         let mut cached = self.lock();

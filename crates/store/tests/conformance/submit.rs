@@ -127,6 +127,30 @@ async fn a_slot_comes_from_the_route_key_or_else_from_the_id(platform: &Platform
     assert_eq!(slot, i64::from(Slot::of_id(plain).get()));
 }
 
+async fn a_task_is_shown_at_its_submit_as_it_is_when_it_is_read(platform: &Platform) {
+    let settings =
+        TypeSettings { priority: Some(6), max_attempts: Some(9), category: Some("out".into()), ..Default::default() };
+    platform.store.put_type("set".into(), settings).await.unwrap();
+    let given = NewTask {
+        key: Some("k".into()),
+        payload: Some("{\"a\": 1}".into()),
+        route_key: Some("r".into()),
+        unique_key: Some("u".into()),
+        creator: Some("me".into()),
+        affinity: Some("host".into()),
+        retry: Some(RetryPolicy::Fixed { delay_ms: 5 }),
+        expire_at: Some(platform.now().plus_ms(90_000)),
+        ..due_in("mail", 60_000)
+    };
+    for task in [task("mail"), task("set"), given.clone()] {
+        let (submitted, shown) = platform.store.submit_and_show(task).await.unwrap();
+        assert!(submitted.created);
+        assert_eq!(shown, Some(platform.task(submitted.id).await));
+    }
+    let (submitted, shown) = platform.store.submit_and_show(given).await.unwrap();
+    assert!(!submitted.created && shown.is_none(), "its unique key is live");
+}
+
 async fn an_unknown_task_is_not_found(platform: &Platform) {
     assert_eq!(platform.store.get(None, TaskId(4_711)).await.unwrap(), None);
 }
@@ -148,6 +172,7 @@ facts![
     the_priority_is_settled_at_submit,
     values_not_given_follow_the_type_at_any_time,
     a_slot_comes_from_the_route_key_or_else_from_the_id,
+    a_task_is_shown_at_its_submit_as_it_is_when_it_is_read,
     an_unknown_task_is_not_found,
     a_tenant_reads_only_its_own,
 ];
