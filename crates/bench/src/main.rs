@@ -1,14 +1,22 @@
-//! Benchmarks: the store beside bare SQL and its peers, in one run on the same database.
+//! Benchmarks: the store beside bare SQL and its peers, and the server over HTTP beside its peers.
 
+mod common;
 mod floor;
+mod peers;
+mod server;
 mod store;
 
-#[tokio::main]
-async fn main() -> floor::Result<()> {
+use tokio::runtime::Builder;
+
+fn main() -> floor::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (mut all_cores, mut one_thread) = (Builder::new_multi_thread(), Builder::new_current_thread());
     match arguments.as_slice() {
-        [command, flag, url] if command == "floor" && flag == "--database" => floor::run(url).await,
-        [command, flags @ ..] if command == "store" => store::run(flags).await,
-        _ => Err("usage: bench store [--database URL] [flags] | bench floor --database URL".into()),
+        [command, flag, url] if command == "floor" && flag == "--database" => {
+            all_cores.enable_all().build()?.block_on(floor::run(url))
+        }
+        [command, flags @ ..] if command == "store" => all_cores.enable_all().build()?.block_on(store::run(flags)),
+        [command, flags @ ..] if command == "server" => one_thread.enable_all().build()?.block_on(server::run(flags)),
+        _ => Err("usage: bench store|server --database URL [flags] | bench floor --database URL".into()),
     }
 }

@@ -1,8 +1,8 @@
 //! What submit stands beside: connections that each insert one row a commit.
 
-use super::database::Database;
 use super::submit::CALLERS;
 use super::work::task;
+use crate::common::database::Database;
 use crate::floor::{self, Result};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::sync::Arc;

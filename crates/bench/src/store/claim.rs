@@ -3,12 +3,13 @@
 //! Two databases: one with A's tasks alone, one with all the rest too. Claims alternate between them, so that a noisy minute
 //! hits both, and each is given back, so that what is there stays the same.
 
-use super::database::Database;
-use super::fill::{Filler, Standing, Tasks, now_ms};
-use super::report::{Bar, Row, Unit, progress};
+use super::fill::{Filler, Standing, Tasks};
 use super::settings::Settings;
-use super::statistics::{median, milliseconds};
 use super::work;
+use crate::common::clock::now_ms;
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::{median, milliseconds};
 use crate::floor::{Result, State};
 use std::sync::Arc;
 use std::time::Instant;

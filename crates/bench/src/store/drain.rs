@@ -3,11 +3,11 @@
 //! Each answer is awaited before the next call, as a worker does. The rates hang on batch and clients: every setting is tried
 //! once, the best two are measured. The floor runs between our own runs, so that a noisy minute hits both.
 
-use super::database::Database;
-use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
-use super::statistics::median;
 use super::work::{self, Setting};
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::median;
 use crate::floor::{self, Result, State};
 use std::collections::BTreeMap;
 use taskwheel_model::Status;

@@ -4,8 +4,8 @@
 //! `id` where the row is already a task. The few things that differ are functions here. The trigger that makes a task
 //! live is out of the way meanwhile, and gone for good on SQLite and MariaDB: these databases are thrown away.
 
-use super::database::{Database, Sql};
-use super::report::progress;
+use crate::common::database::{Database, Sql};
+use crate::common::report::progress;
 use crate::floor::Result;
 use taskwheel_model::{Outcome, Status};
 use taskwheel_store::Dialect;
@@ -146,12 +146,6 @@ impl Filler {
             Dialect::Sqlite => "lower(hex(randomblob(16)))",
         }
     }
-}
-
-/// The time by the clock of this machine, in milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl<'a> Tasks<'a> {

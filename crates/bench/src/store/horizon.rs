@@ -4,10 +4,10 @@
 //! its dead gets slower by the minute. The bar is PostgreSQL's; on MariaDB the same is shown without one, and on SQLite
 //! there is nothing to clean up.
 
-use super::database::Database;
-use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
 use super::work;
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
 use crate::floor::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -3,11 +3,11 @@
 //! Submits come by the clock and wait for nobody, so that a slow answer does not thin them out. Each task carries the time
 //! of its submit in its payload.
 
-use super::database::Database;
-use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
-use super::statistics::percentile;
 use super::work;
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::percentile;
 use crate::floor::Result;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 //!
 //! The drain runs in a process of its own, because the kernel remembers the peak of a whole life.
 
-use super::database::Database;
-use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
 use super::work::{self, Setting};
+use crate::common::database::Database;
+use crate::common::memory::peak_mb;
+use crate::common::report::{Bar, Row, Unit, progress};
 use crate::floor::{Result, State};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -44,14 +45,6 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
 pub(super) async fn child(url: &str, tasks: &str) -> Result<()> {
     let store = open(Options::new(url)).await?;
     let rate = work::drain(&store, tasks.parse()?, SETTING).await?;
-    println!("{}", json!({ "rate": rate, "peak_mb": peak_mb()? }));
+    println!("{}", json!({ "rate": rate, "peak_mb": peak_mb("self")? }));
     Ok(())
-}
-
-/// The most memory this process has had resident, in megabytes.
-fn peak_mb() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel tells no peak")?;
-    let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kilobytes / 1024.0)
 }

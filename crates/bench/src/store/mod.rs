@@ -4,7 +4,6 @@
 
 mod autocommit;
 mod claim;
-mod database;
 mod drain;
 mod fill;
 mod horizon;
@@ -12,15 +11,13 @@ mod latency;
 mod memory;
 mod pages;
 mod peers;
-mod report;
 mod settings;
-mod statistics;
 mod submit;
 mod work;
 
+use crate::common::database::Database;
+use crate::common::report::{Report, Row, progress};
 use crate::floor::Result;
-use database::Database;
-use report::{Report, Row, progress};
 use settings::{Measure, Settings};
 use taskwheel_store::Dialect;
 
@@ -32,7 +29,8 @@ pub(crate) async fn run(arguments: &[String]) -> Result<()> {
         return memory::child(url, tasks).await;
     }
     let settings = Settings::parse(arguments)?;
-    let mut report = Report { database: version(&settings).await?, rows: Vec::new(), details: serde_json::Map::new() };
+    let mut report =
+        Report { database: Database::version(&settings.url).await?, rows: Vec::new(), details: serde_json::Map::new() };
     // A run of an hour that fails near its end still shows what it found.
     let outcome = measure(&settings, &mut report).await;
     report.publish(&settings)?;
@@ -78,12 +76,4 @@ async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         memory::measure(settings, rows).await?;
     }
     Ok(())
-}
-
-/// The database and its version, as the store sees them.
-async fn version(settings: &Settings) -> Result<String> {
-    let database = Database::create(&settings.url, "version").await?;
-    let version = database.open(true).await?.inspect().await?.database;
-    database.remove().await?;
-    Ok(version)
 }

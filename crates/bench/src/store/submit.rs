@@ -1,11 +1,11 @@
 //! Submit: many callers with one task each, every one answered after its commit, beside as many autocommit connections.
 
 use super::autocommit::{self, Table};
-use super::database::Database;
-use super::report::{Bar, Row, Unit, progress};
 use super::settings::Settings;
-use super::statistics::median;
 use super::work;
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::median;
 use crate::floor::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

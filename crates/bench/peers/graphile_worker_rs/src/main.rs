@@ -1,12 +1,13 @@
-//! Drains no-op jobs with graphile_worker and prints one line of JSON.
+//! Drives graphile_worker and prints one line of JSON.
 //!
 //! ```text
-//! load URL JOBS                        puts jobs into a fresh schema
+//! load URL JOBS                        puts no-op jobs into a fresh schema
 //! drain URL JOBS PROCESSES SETTING     works them off: {"rate": jobs per second}
 //! worker URL SETTING                   what `drain` starts, one for each process
+//! submit URL CLIENTS SECONDS           adds jobs one by one: {"rate": jobs per second}
 //! ```
 //!
-//! The state of the table between the two is the caller's business. The clock starts with the first job that runs and stops
+//! The state of the table between load and drain is the caller's business. The clock starts with the first job that runs and stops
 //! when the last one is gone from the table, so that the start of processes and pools is not held against it.
 
 use graphile_worker::{
@@ -19,7 +20,7 @@ use sqlx::postgres::PgPoolOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -60,7 +61,8 @@ async fn main() -> Result<()> {
         ["load", url, jobs] => load(url, jobs.parse()?).await,
         ["worker", url, setting] => work(url, setting).await,
         ["drain", url, jobs, processes, setting] => drain(url, jobs.parse()?, processes.parse()?, setting).await,
-        _ => Err("usage: load URL JOBS | drain URL JOBS PROCESSES SETTING".into()),
+        ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await,
+        _ => Err("usage: load URL JOBS | drain URL JOBS PROCESSES SETTING | submit URL CLIENTS SECONDS".into()),
     }
 }
 
@@ -156,5 +158,34 @@ async fn drain(url: &str, jobs: u64, processes: usize, setting: &str) -> Result<
     }
     let micros = now_micros() - first.ok_or("no job ran")?;
     println!("{}", json!({ "rate": jobs as f64 / (micros as f64 / 1e6) }));
+    Ok(())
+}
+
+async fn submit(url: &str, clients: u32, seconds: f64) -> Result<()> {
+    let pool = PgPoolOptions::new().max_connections(clients).min_connections(clients).connect(url).await?;
+    let worker = WorkerOptions::default().pg_pool(pool).define_job::<Noop>().init().await?;
+    let utils = worker.create_utils();
+    for id in 0..u64::from(clients) {
+        utils.add_job(Noop { id }, JobSpec::default()).await?;
+    }
+    let (start, until) = (Instant::now(), Instant::now() + Duration::from_secs_f64(seconds));
+    let submitters: Vec<_> = (0..clients)
+        .map(|_| {
+            let utils = utils.clone();
+            tokio::spawn(async move {
+                let mut added = 0;
+                while Instant::now() < until {
+                    utils.add_job(Noop { id: added }, JobSpec::default()).await.expect("a job is added");
+                    added += 1;
+                }
+                added
+            })
+        })
+        .collect();
+    let mut added = 0;
+    for submitter in submitters {
+        added += submitter.await?;
+    }
+    println!("{}", json!({ "rate": added as f64 / start.elapsed().as_secs_f64() }));
     Ok(())
 }

@@ -5,12 +5,13 @@
 
 mod cases;
 
-use super::database::Database;
-use super::fill::{Filler, Standing, now_ms};
-use super::report::{Bar, Row, Unit, progress};
+use super::fill::{Filler, Standing};
 use super::settings::Settings;
-use super::statistics::{median, milliseconds, percentile};
 use super::work;
+use crate::common::clock::now_ms;
+use crate::common::database::Database;
+use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::{median, milliseconds, percentile};
 use crate::floor::{Result, State};
 use cases::Case;
 use serde_json::{Value, json};

@@ -1,20 +1,21 @@
-//! The table and the JSON that a run ends with. Everything that this benchmark prints is printed here.
+//! The table and the JSON that a run ends with. Everything that the benchmarks print is printed here.
 
-use super::settings::Settings;
+use super::settings::{Part, Settings};
 use crate::floor::Result;
 use serde_json::{Value, json};
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     PerSecond,
     Milliseconds,
+    Seconds,
     Megabytes,
 }
 
 /// What a figure must reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bar {
+pub(crate) enum Bar {
     /// Ours is at least so many times the other.
     RatioAtLeast(f64),
     /// Ours is at most so many times the other.
@@ -25,28 +26,33 @@ pub(super) enum Bar {
 
 /// One line of the table.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) what: String,
-    pub(super) unit: Unit,
-    pub(super) ours: Option<f64>,
-    pub(super) beside: String,
-    pub(super) theirs: Option<f64>,
-    pub(super) bar: Option<Bar>,
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) unit: Unit,
+    pub(crate) ours: Option<f64>,
+    pub(crate) beside: String,
+    pub(crate) theirs: Option<f64>,
+    pub(crate) bar: Option<Bar>,
 }
 
 impl Row {
     /// A figure of ours beside another one.
-    pub(super) fn beside(what: String, unit: Unit, ours: f64, beside: String, theirs: f64, bar: Option<Bar>) -> Row {
+    pub(crate) fn beside(what: String, unit: Unit, ours: f64, beside: String, theirs: f64, bar: Option<Bar>) -> Row {
         Row { what, unit, ours: Some(ours), beside, theirs: Some(theirs), bar }
     }
 
     /// A figure that stands by itself.
-    pub(super) fn alone(what: String, unit: Unit, ours: f64, bar: Option<Bar>) -> Row {
+    pub(crate) fn alone(what: String, unit: Unit, ours: f64, bar: Option<Bar>) -> Row {
         Row { what, unit, ours: Some(ours), beside: String::new(), theirs: None, bar }
     }
 
+    /// A figure of ours whose bar is another one's figure, which is not there, and why.
+    pub(crate) fn without(what: String, unit: Unit, ours: f64, why: String, bar: Option<Bar>) -> Row {
+        Row { what, unit, ours: Some(ours), beside: why, theirs: None, bar }
+    }
+
     /// A measurement that could not be made, and why.
-    pub(super) fn missing(what: &str, why: String) -> Row {
+    pub(crate) fn missing(what: &str, why: String) -> Row {
         Row { what: what.to_owned(), unit: Unit::PerSecond, ours: None, beside: why, theirs: None, bar: None }
     }
 
@@ -70,7 +76,12 @@ impl Row {
             Some(Bar::RatioAtMost(most)) => format!("≤ {most:.1}"),
             Some(Bar::Below(limit)) => format!("< {}", self.unit.show(limit)),
         };
-        let reached = self.reached().map_or("—", |reached| if reached { "ok" } else { "MISSED" });
+        let reached = match (self.bar, self.reached()) {
+            (None, _) => "—",
+            (Some(_), None) => "not measured",
+            (Some(_), Some(true)) => "ok",
+            (Some(_), Some(false)) => "MISSED",
+        };
         [
             self.what.clone(),
             figure(self.ours),
@@ -100,6 +111,7 @@ impl Unit {
         match self {
             Unit::PerSecond => "per_second",
             Unit::Milliseconds => "ms",
+            Unit::Seconds => "s",
             Unit::Megabytes => "mb",
         }
     }
@@ -108,6 +120,7 @@ impl Unit {
         match self {
             Unit::PerSecond => format!("{}/s", thousands(value)),
             Unit::Milliseconds => format!("{value:.2} ms"),
+            Unit::Seconds => format!("{value:.2} s"),
             Unit::Megabytes => format!("{value:.0} MB"),
         }
     }
@@ -126,18 +139,18 @@ fn thousands(value: f64) -> String {
 }
 
 /// All that a run found.
-pub(super) struct Report {
+pub(crate) struct Report {
     /// The database and its version.
-    pub(super) database: String,
-    pub(super) rows: Vec<Row>,
+    pub(crate) database: String,
+    pub(crate) rows: Vec<Row>,
     /// Figures behind the table, by measurement.
-    pub(super) details: serde_json::Map<String, Value>,
+    pub(crate) details: serde_json::Map<String, Value>,
 }
 
 impl Report {
     /// Prints the table, and writes the JSON where it was asked for.
     #[expect(clippy::print_stdout, reason = "the table is the output")]
-    pub(super) fn publish(&self, settings: &Settings) -> Result<()> {
+    pub(crate) fn publish<P: Part>(&self, settings: &Settings<P>) -> Result<()> {
         println!("\n{} · medians of {} · scale {}\n", self.database, settings.runs, settings.scale);
         let titles = ["what", "ours", "beside", "theirs", "ratio", "bar", "reached"].map(str::to_owned);
         let lines: Vec<_> = std::iter::once(titles).chain(self.rows.iter().map(Row::cells)).collect();
@@ -148,9 +161,7 @@ impl Report {
             println!("{}", padded.join("  ").trim_end());
         }
         if settings.scale < 1.0 {
-            println!(
-                "\nThis run was scaled down: its figures say that the benchmark works, not how fast the store is."
-            );
+            println!("\nThis run was scaled down: its figures say that the benchmark works, not how fast anything is.");
         }
         if let Some(path) = &settings.json {
             std::fs::write(path, format!("{:#}\n", self.json(settings)))?;
@@ -159,7 +170,7 @@ impl Report {
         Ok(())
     }
 
-    fn json(&self, settings: &Settings) -> Value {
+    fn json<P: Part>(&self, settings: &Settings<P>) -> Value {
         json!({
             "database": self.database, "runs": settings.runs, "scale": settings.scale,
             "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(), "details": self.details,
@@ -175,6 +186,6 @@ fn pad(cell: &str, column: usize, widths: &[usize; 7]) -> String {
 
 /// Says what goes on, apart from the output.
 #[expect(clippy::print_stderr, reason = "a run takes minutes, and somebody waits for it")]
-pub(super) fn progress(text: &str) {
+pub(crate) fn progress(text: &str) {
     eprintln!("  {text}");
 }

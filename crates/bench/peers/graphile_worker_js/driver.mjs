@@ -1,10 +1,11 @@
-// Drains no-op jobs with graphile-worker and prints one line of JSON.
+// Drives graphile-worker and prints one line of JSON.
 //
-//   node drain.mjs load URL JOBS                        puts jobs into a fresh schema
-//   node drain.mjs drain URL JOBS PROCESSES SETTING     works them off: {"rate": jobs per second}
-//   node drain.mjs worker URL SETTING                   what `drain` starts, one for each process
+//   node driver.mjs load URL JOBS                        puts no-op jobs into a fresh schema
+//   node driver.mjs drain URL JOBS PROCESSES SETTING     works them off: {"rate": jobs per second}
+//   node driver.mjs worker URL SETTING                   what `drain` starts, one for each process
+//   node driver.mjs submit URL CLIENTS SECONDS           adds jobs one by one: {"rate": jobs per second}
 //
-// The state of the table between the two is the caller's business. The clock starts with the first job that runs and stops
+// The state of the table between load and drain is the caller's business. The clock starts with the first job that runs and stops
 // when the last one is gone from the table, so that neither the start of Node nor of the pools is held against it.
 import { fork } from "node:child_process";
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
@@ -43,6 +44,8 @@ async function work(setting) {
   };
   await run({ preset: preset(setting), noHandleSignals: true, taskList: { noop } });
   process.on("message", () => process.send({ done, first }));
+  // Whoever started this process was ended.
+  process.on("disconnect", () => process.exit(1));
   process.send("ready");
 }
 
@@ -80,6 +83,20 @@ async function drain(jobs, processes, setting) {
   }
 }
 
+async function submit(clients, seconds) {
+  const connections = { connectionString, logger: new Logger(() => () => {}), maxPoolSize: clients };
+  const utils = await makeWorkerUtils({ preset: { worker: connections } });
+  await utils.migrate();
+  const everyClient = (work) => Promise.all(Array.from({ length: clients }, work));
+  await everyClient((_, n) => utils.addJob("noop", { id: n }));
+  let added = 0;
+  const start = now();
+  await everyClient(async () => {
+    for (; now() < start + seconds * 1000; added += 1) await utils.addJob("noop", { id: added });
+  });
+  return { rate: added / ((now() - start) / 1000) };
+}
+
 if (mode === "load") {
   await load(Number(rest[0]));
 } else if (mode === "worker") {
@@ -87,6 +104,9 @@ if (mode === "load") {
 } else if (mode === "drain") {
   console.log(JSON.stringify(await drain(Number(rest[0]), Number(rest[1]), rest[2])));
   process.exit(0);
+} else if (mode === "submit") {
+  console.log(JSON.stringify(await submit(Number(rest[0]), Number(rest[1]))));
+  process.exit(0);
 } else {
-  throw new Error("usage: drain.mjs load URL JOBS | drain URL JOBS PROCESSES SETTING");
+  throw new Error("usage: driver.mjs load URL JOBS | drain URL JOBS PROCESSES SETTING | submit URL CLIENTS SECONDS");
 }

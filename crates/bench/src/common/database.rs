@@ -16,10 +16,10 @@ const MYSQL_REST: Duration = Duration::from_secs(2);
 static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// A database that is made for a measurement.
-pub(super) struct Database {
-    pub(super) dialect: Dialect,
+pub(crate) struct Database {
+    pub(crate) dialect: Dialect,
     /// For the store and for plain connections.
-    pub(super) url: String,
+    pub(crate) url: String,
     server: String,
     name: String,
 }
@@ -27,7 +27,7 @@ pub(super) struct Database {
 impl Database {
     /// Makes an empty database `taskwheel_bench_…` on the server of a URL, or an empty SQLite file beside the one it names.
     /// What an earlier run left under that name is removed.
-    pub(super) async fn create(server: &str, purpose: &str) -> Result<Database> {
+    pub(crate) async fn create(server: &str, purpose: &str) -> Result<Database> {
         let dialect = Dialect::of(server)?;
         let name = format!("taskwheel_bench_{purpose}");
         let url = match dialect {
@@ -44,13 +44,21 @@ impl Database {
         Ok(database)
     }
 
+    /// The database server and its version, as the store sees them.
+    pub(crate) async fn version(server: &str) -> Result<String> {
+        let database = Database::create(server, "version").await?;
+        let version = database.open(true).await?.inspect().await?.database;
+        database.remove().await?;
+        Ok(version)
+    }
+
     /// Removes the database. A store on it must have been dropped, but may still be closing its connections.
-    pub(super) async fn remove(&self) -> Result<()> {
+    pub(crate) async fn remove(&self) -> Result<()> {
         let drop = format!("DROP DATABASE IF EXISTS {}", self.name);
         match self.dialect {
             Dialect::Sqlite => {
                 let path = sqlite_path(&self.url)?;
-                for suffix in ["", "-wal", "-shm"] {
+                for suffix in ["", "-wal", "-shm", ".lock"] {
                     // It may not exist, which is what is wanted.
                     let _ = std::fs::remove_file(format!("{path}{suffix}"));
                 }
@@ -69,17 +77,17 @@ impl Database {
     }
 
     /// Opens the store on it.
-    pub(super) async fn open(&self, keep_success: bool) -> Result<Arc<dyn Store>> {
+    pub(crate) async fn open(&self, keep_success: bool) -> Result<Arc<dyn Store>> {
         Ok(taskwheel_store::open(Options { keep_success, ..Options::new(&self.url) }).await?)
     }
 
     /// A plain connection to it.
-    pub(super) async fn sql(&self) -> Result<Sql> {
+    pub(crate) async fn sql(&self) -> Result<Sql> {
         Sql::connect(self.dialect, &self.url).await
     }
 
     /// Brings the store's tables into a state, as the floor does with its own.
-    pub(super) async fn bring_into(&self, state: State) -> Result<()> {
+    pub(crate) async fn bring_into(&self, state: State) -> Result<()> {
         self.sql().await?.bring_into(state, TABLES).await
     }
 }
@@ -96,7 +104,7 @@ fn sqlite_path(url: &str) -> Result<&str> {
 }
 
 /// A plain connection.
-pub(super) enum Sql {
+pub(crate) enum Sql {
     Sqlite(rusqlite::Connection),
     Postgres(PgConnection),
     Mysql(MySqlConnection),
@@ -116,7 +124,7 @@ impl Sql {
     }
 
     /// Runs statements.
-    pub(super) async fn run(&mut self, sql: &str) -> Result<()> {
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
         let statement = || sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         match self {
             Sql::Sqlite(connection) => connection.execute_batch(sql)?,
@@ -131,7 +139,7 @@ impl Sql {
     }
 
     /// The only value of the only row.
-    pub(super) async fn number(&mut self, sql: &str) -> Result<i64> {
+    pub(crate) async fn number(&mut self, sql: &str) -> Result<i64> {
         let statement = || sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         Ok(match self {
             Sql::Sqlite(connection) => connection.query_row(sql, [], |row| row.get(0))?,
@@ -141,7 +149,7 @@ impl Sql {
     }
 
     /// Brings tables into a state.
-    pub(super) async fn bring_into(&mut self, state: State, tables: &str) -> Result<()> {
+    pub(crate) async fn bring_into(&mut self, state: State, tables: &str) -> Result<()> {
         let vacuumed = state == State::Vacuumed;
         match self {
             Sql::Sqlite(_) if vacuumed => self.run("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE)").await,
