@@ -138,6 +138,7 @@ impl Engine {
     pub async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
         let (task_type, run_at) = (task.task_type.clone(), task.run_at);
         let submitted = self.inner.store.submit_once(key, task).await?;
+        // A repeated call wakes somebody in vain.
         self.inner.arrived(&task_type, run_at);
         Ok(submitted)
     }

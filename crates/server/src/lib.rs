@@ -1,9 +1,8 @@
 //! Taskwheel's HTTP API: thin adapters over the engine.
 //!
 //! Each file is one part of the contract: `tasks` and `bulk` for people and programs that submit, look and step in,
-//! `worker` for workers in any language, `types` for what types settle, `statistics` and `health` for
-//! whoever watches. `input` reads
-//! requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
+//! `worker` for workers in any language, `types` for what types settle, `statistics` and `health` for whoever watches.
+//! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
 mod bulk;
 mod health;
