@@ -8,6 +8,7 @@
 //! [`postgres::submit_on`], [`mysql::submit_on`] or [`sqlite::submit_on`], or by a plain `INSERT INTO task`.
 
 mod coalesce;
+mod connections;
 mod error;
 pub mod export;
 mod options;

@@ -1,16 +1,20 @@
-//! Transactions on a server, over pools of connections: the same for PostgreSQL and MySQL.
+//! Transactions on a server, over a few connections: the same for PostgreSQL and MySQL.
 //!
-//! Every transaction runs in a task of its own, so that a caller that goes away cannot leave it half done. A connection goes
-//! back to its pool only after its transaction has ended; any other is closed, and the server rolls back what it held. What
-//! means "try again" is tried again here, with one exception: when a COMMIT is not answered, work that would do harm if it
-//! were done twice is reported as unknown.
+//! Every transaction runs in a task of its own, so that a caller that goes away cannot leave it half done. A connection is
+//! kept only after its transaction has ended; any other is closed, and the server rolls back what it held. What means "try
+//! again" is tried again here, with one exception: when a change may have been committed but was not answered, work that
+//! would do harm if it were done twice is reported as unknown.
+//!
+//! Work that makes its change by one statement needs no transaction around it: the statement is one. That saves the round
+//! trips of BEGIN and COMMIT, where the connection was found alive a moment ago and the time can be counted on from then.
 
+use crate::connections::{Connections, Lent};
 use crate::options::Clock;
 use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
-use sqlx::pool::PoolConnection;
-use sqlx::{Executor, Pool};
+use sqlx::Executor;
+use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::Time;
 
@@ -21,31 +25,45 @@ const TRIES_MAX: u32 = 5;
 #[async_trait]
 pub(crate) trait Server: Send + Sync + 'static {
     type Database: sqlx::Database;
-    /// What is read when a transaction begins.
+    /// What is read with the clock when a transaction begins.
     type Beginning: Send;
 
-    /// Begins a transaction.
-    async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<Self::Beginning>;
+    /// Most tasks that one statement inserts with all that belongs to them.
+    const INSERTED_AT_ONCE_MAX: usize;
+    const COMMIT: &'static str = "COMMIT";
+    const ROLLBACK: &'static str = "ROLLBACK";
 
-    /// The open transaction. Tests may tell the time.
+    /// Begins a transaction, and reads the clock.
+    async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
+
+    /// The statements of the transaction that began so, or of none: then each is committed by itself.
     fn session(
         connection: &mut ConnectionOf<Self>,
-        beginning: Self::Beginning,
-        told: Option<Time>,
+        now: Time,
+        transaction: Option<Self::Beginning>,
     ) -> Box<dyn Session + '_>;
 
     /// What an error of the driver means for the work.
     fn fault(error: sqlx::Error) -> Fault;
 }
 
+/// What the statements of some work are part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// One transaction.
+    Transaction,
+    /// Nothing, where that is possible: the only one that changes anything is committed by itself.
+    Statement,
+}
+
 pub(crate) type ConnectionOf<S> = <<S as Server>::Database as sqlx::Database>::Connection;
 
-/// A database behind pools of connections.
+/// A database behind a few connections.
 pub(crate) struct Pooled<S: Server> {
     /// For work on tasks.
-    pub(crate) work: Pool<S::Database>,
+    pub(crate) work: Arc<Connections<ConnectionOf<S>>>,
     /// For lists and counts, apart from the work on tasks so that they cannot hold it up.
-    pub(crate) read: Pool<S::Database>,
+    pub(crate) read: Arc<Connections<ConnectionOf<S>>>,
     pub(crate) clock: Clock,
 }
 
@@ -59,7 +77,16 @@ where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
     {
-        run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), repeat, work).await
+        run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, Extent::Transaction), work).await
+    }
+
+    async fn insert<T, F>(&self, repeat: Repeat, tasks: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        let extent = if tasks <= S::INSERTED_AT_ONCE_MAX { Extent::Statement } else { Extent::Transaction };
+        run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, extent), work).await
     }
 
     async fn read<T, F>(&self, work: F) -> Result<T>
@@ -67,11 +94,17 @@ where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
     {
-        run_to_end::<S, T, F>(self.read.clone(), self.clock.clone(), Repeat::Harmless, work).await
+        let how = (Repeat::Harmless, Extent::Transaction);
+        run_to_end::<S, T, F>(self.read.clone(), self.clock.clone(), how, work).await
     }
 }
 
-async fn run_to_end<S, T, F>(pool: Pool<S::Database>, clock: Clock, repeat: Repeat, work: F) -> Result<T>
+async fn run_to_end<S, T, F>(
+    connections: Arc<Connections<ConnectionOf<S>>>,
+    clock: Clock,
+    (repeat, extent): (Repeat, Extent),
+    work: F,
+) -> Result<T>
 where
     S: Server,
     for<'c> &'c mut ConnectionOf<S>: Executor<'c, Database = S::Database>,
@@ -82,8 +115,8 @@ where
         let mut tries = 0;
         loop {
             tries += 1;
-            match attempt::<S, T, F>(&pool, &clock, repeat, &work).await {
-                Err(Fault::Again(reason)) if tries < TRIES_MAX => {
+            match attempt::<S, T, F>(&connections, &clock, repeat, extent, &work).await {
+                Err(Fault::Again(reason) | Fault::Lost(reason)) if tries < TRIES_MAX => {
                     tracing::debug!(reason, tries, "a transaction is tried again");
                     tokio::time::sleep(Duration::from_millis(u64::from(5 * tries * tries))).await;
                 }
@@ -96,55 +129,79 @@ where
     running.await.map_err(|error| StoreError::Database(format!("work on the database ended early: {error}")))?
 }
 
-/// One try. On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the
-/// ROLLBACK makes them alike.
-async fn attempt<S, T, F>(pool: &Pool<S::Database>, clock: &Clock, repeat: Repeat, work: &F) -> Attempted<T>
+async fn attempt<S, T, F>(
+    connections: &Connections<ConnectionOf<S>>,
+    clock: &Clock,
+    repeat: Repeat,
+    extent: Extent,
+    work: &F,
+) -> Attempted<T>
 where
     S: Server,
     for<'c> &'c mut ConnectionOf<S>: Executor<'c, Database = S::Database>,
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
 {
-    let (mut lease, beginning) = begin::<S>(pool).await?;
-    let answer = {
-        let mut session = S::session(&mut lease.connection, beginning, clock.fixed().map(Time));
-        work(&mut *session).await
-    };
-    let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = (&mut *lease.connection).execute(end).await;
-    lease.clean = ended.is_ok();
+    let told = clock.fixed().map(Time);
+    let lent = connections.lend().await.map_err(S::fault)?;
+    if extent == Extent::Statement
+        && let Some(now) = lent.time()
+    {
+        return alone::<S, T, F>(lent, told.unwrap_or(now), repeat, work).await;
+    }
+    let (mut lent, now, beginning) = begin::<S>(connections, lent).await?;
+    // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
+    // them alike.
+    let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
+    let end = if answer.is_ok() { S::COMMIT } else { S::ROLLBACK };
+    let ended = sqlx::raw_sql(end).execute(lent.connection()).await.map(|_| lent.give_back());
     match (answer, ended) {
-        (Ok(answer), Ok(_)) => Ok(answer),
-        (Ok(_), Err(error)) => Err(match (S::fault(error), repeat) {
-            (Fault::Again(reason), Repeat::Harmful) => Fault::Final(StoreError::OutcomeUnknown(reason)),
-            (fault, _) => fault,
-        }),
+        (Ok(answer), Ok(())) => Ok(answer),
+        (Ok(_), Err(error)) => Err(unknown(S::fault(error), repeat)),
         (Err(fault), _) => Err(fault),
     }
 }
 
-/// Begins a transaction on a connection that lives. After a restart of the server all idle ones are dead: each is tried
-/// and thrown away, until the pool makes a new one or says why it cannot.
-async fn begin<S: Server>(pool: &Pool<S::Database>) -> Attempted<(Lease<S::Database>, S::Beginning)> {
-    let mut dead = 0;
-    loop {
-        let mut lease = Lease { connection: pool.acquire().await.map_err(S::fault)?, clean: false };
-        match S::begin(&mut lease.connection).await {
-            Err(Fault::Again(_)) if dead < pool.options().get_max_connections() => dead += 1,
-            beginning => return Ok((lease, beginning?)),
+/// Runs work without a transaction. A connection on which something failed is not used again.
+async fn alone<S, T, F>(mut lent: Lent<ConnectionOf<S>>, now: Time, repeat: Repeat, work: &F) -> Attempted<T>
+where
+    S: Server,
+    F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
+{
+    let answer = work(&mut *S::session(lent.connection(), now, None)).await;
+    match answer {
+        Ok(answer) => {
+            lent.give_back();
+            Ok(answer)
         }
+        Err(fault) => Err(unknown(fault, repeat)),
     }
 }
 
-/// A connection that goes back to the pool only when its transaction has ended, even if the work panics.
-struct Lease<DB: sqlx::Database> {
-    connection: PoolConnection<DB>,
-    clean: bool,
+/// What it means that a change was not answered: it may have been made.
+fn unknown(fault: Fault, repeat: Repeat) -> Fault {
+    match (fault, repeat) {
+        (Fault::Lost(reason), Repeat::Harmful) => Fault::Final(StoreError::OutcomeUnknown(reason)),
+        (fault, _) => fault,
+    }
 }
 
-impl<DB: sqlx::Database> Drop for Lease<DB> {
-    fn drop(&mut self) {
-        if !self.clean {
-            self.connection.close_on_drop();
+/// Begins a transaction on a connection that lives. After a restart of the server all idle ones are dead: each is tried
+/// and thrown away, until there is a new one or a reason why there is none.
+async fn begin<S: Server>(
+    connections: &Connections<ConnectionOf<S>>,
+    mut lent: Lent<ConnectionOf<S>>,
+) -> Attempted<(Lent<ConnectionOf<S>>, Time, S::Beginning)> {
+    let mut dead = 0;
+    loop {
+        match S::begin(lent.connection()).await {
+            Err(Fault::Again(_) | Fault::Lost(_)) if dead < connections.most => dead += 1,
+            began => {
+                let (now, beginning) = began?;
+                lent.read_clock(now);
+                return Ok((lent, now, beginning));
+            }
         }
+        drop(lent);
+        lent = connections.lend().await.map_err(S::fault)?;
     }
 }

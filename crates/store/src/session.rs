@@ -18,8 +18,10 @@ use taskwheel_model::{ExecId, NewTask, Outcome, Status, TaskId, Time, TypeSettin
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The transaction was rolled back or never began, and may go through if it is run again: deadlock, serialization
-    /// failure, lock time-out, lost connection.
+    /// failure, lock time-out.
     Again(String),
+    /// The connection was lost: nothing was committed, unless a commit was under way.
+    Lost(String),
     /// A unique key is live already.
     UniqueKey,
     /// It will not go through.
@@ -30,7 +32,7 @@ impl Fault {
     /// What is left of it when nothing more is tried.
     pub(crate) fn into_error(self) -> StoreError {
         match self {
-            Fault::Again(reason) => StoreError::Unavailable(reason),
+            Fault::Again(reason) | Fault::Lost(reason) => StoreError::Unavailable(reason),
             Fault::UniqueKey => {
                 StoreError::Unavailable("a unique key was taken by another transaction just now".into())
             }
@@ -261,6 +263,13 @@ pub(crate) trait Database: Send + Sync + 'static {
     /// Runs work in a transaction, and again while that can help, and answers after the commit. It runs to its end even
     /// when the caller goes away.
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;
+
+    /// The same for work that reads what it likes and then inserts so many tasks, which is its only change. Where the server
+    /// can insert them by one statement, that is the transaction.
+    async fn insert<T, F>(&self, repeat: Repeat, tasks: usize, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;

@@ -15,6 +15,7 @@ mod submit;
 mod types;
 mod workers;
 
+use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
 use crate::session::{Attempted, Fault, Session};
@@ -23,21 +24,17 @@ use crate::verb::{SqlStore, Types, submit_on as submit_in};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::MySqlSession;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlPoolOptions};
-use sqlx::{Executor, MySql, Row};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
+use sqlx::{ConnectOptions, Executor, MySql, Row};
 use std::str::FromStr;
-use std::time::Duration;
 use submit::Inserting;
 use taskwheel_model::{NewTask, Time};
 
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
-/// Without gap locks, so that claims and submits do not wait for each other. The variable tells the trigger on `task` that we
-/// let tasks wait ourselves.
+/// Without gap locks, so that claims and submits do not wait for each other.
 const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-     SET @taskwheel_lets_wait = 1;
      SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
          sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
@@ -52,21 +49,22 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let connect = MySqlConnectOptions::from_str(&url)
         .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?;
     migrate::migrate(&connect, options.number).await?;
-    let pool = |max: u32| {
-        MySqlPoolOptions::new()
-            .max_connections(max)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            // A connection that died is found when its transaction begins, without a round trip for each that did not.
-            .test_before_acquire(false)
-            .after_connect(|connection, _| {
+    let connections = |most: u32| {
+        let connect = connect.clone();
+        Connections::new(
+            most,
+            Box::new(move || {
+                let connect = connect.clone();
                 Box::pin(async move {
+                    let mut connection = connect.connect().await?;
                     connection.execute(SETTINGS).await?;
-                    connection.execute(TIME_LIMITS).await.map(drop)
+                    connection.execute(TIME_LIMITS).await?;
+                    Ok(connection)
                 })
-            })
-            .connect_lazy_with(connect.clone())
+            }),
+        )
     };
-    let (work, read) = (pool(options.connections_max.max(1)), pool(READ_CONNECTIONS_MAX));
+    let (work, read) = (connections(options.connections_max), connections(READ_CONNECTIONS_MAX));
     let database = Pooled::<MySqlServer> { work, read, clock: options.clock.clone() };
     Ok(SqlStore::new(database, Dialect::Mysql, options))
 }
@@ -80,7 +78,7 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
         task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
     }
     let work = async {
-        let Beginning { now, id_step } = read_clock(connection, "").await?;
+        let (now, id_step) = read_clock(connection, "").await?;
         let mut session = MySqlSession::new(connection, now, Inserting { id_step, by_trigger: true });
         let types = Types::new(session.types().await?);
         submit_in(&mut session, tasks, &types).await
@@ -93,18 +91,22 @@ struct MySqlServer;
 #[async_trait]
 impl Server for MySqlServer {
     type Database = MySql;
-    type Beginning = Beginning;
+    /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
+    type Beginning = i64;
 
-    async fn begin(connection: &mut MySqlConnection) -> Attempted<Beginning> {
-        read_clock(connection, "BEGIN; ").await
+    /// More are faster in a transaction, without the trigger.
+    const INSERTED_AT_ONCE_MAX: usize = 1;
+    const COMMIT: &'static str = "COMMIT; SET @taskwheel_lets_wait = NULL";
+    const ROLLBACK: &'static str = "ROLLBACK; SET @taskwheel_lets_wait = NULL";
+
+    /// The variable tells the trigger on `task` that the transaction lets tasks wait by itself.
+    async fn begin(connection: &mut MySqlConnection) -> Attempted<(Time, i64)> {
+        read_clock(connection, "BEGIN; SET @taskwheel_lets_wait = 1; ").await
     }
 
-    fn session(connection: &mut MySqlConnection, beginning: Beginning, told: Option<Time>) -> Box<dyn Session + '_> {
-        Box::new(MySqlSession::new(
-            connection,
-            told.unwrap_or(beginning.now),
-            Inserting { id_step: beginning.id_step, by_trigger: false },
-        ))
+    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<i64>) -> Box<dyn Session + '_> {
+        let inserting = Inserting { id_step: transaction.unwrap_or(1), by_trigger: transaction.is_none() };
+        Box::new(MySqlSession::new(connection, now, inserting))
     }
 
     fn fault(error: sqlx::Error) -> Fault {
@@ -112,35 +114,30 @@ impl Server for MySqlServer {
     }
 }
 
-/// What is read when a transaction begins.
-struct Beginning {
-    now: Time,
-    /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
-    id_step: i64,
-}
-
-/// The database's time, in one round trip with what comes before it.
-async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted<Beginning> {
+/// The database's time and the distance of ids, in one round trip with what comes before.
+async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted<(Time, i64)> {
     let text = format!(
         "{before}SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 1000, \
          CAST(@@auto_increment_increment AS SIGNED)"
     );
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(connection).await.map_err(fault)?;
     let row = rows.first().ok_or_else(|| StoreError::Database("the clock did not answer".into()))?;
-    Ok(Beginning { now: Time(row.try_get(0).map_err(fault)?), id_step: row.try_get(1).map_err(fault)? })
+    Ok((Time(row.try_get(0).map_err(fault)?), row.try_get(1).map_err(fault)?))
 }
 
 /// What an error of the driver means for the work.
 fn fault(error: sqlx::Error) -> Fault {
     match &error {
         sqlx::Error::Database(_) => match number(&error) {
-            // Deadlock, lock time-out, too many connections, shutdown, a server that became a replica or is not yet in
-            // its cluster, a killed connection, and a row that changed under MariaDB's snapshot isolation.
-            1213 | 1205 | 1040 | 1203 | 1053 | 1290 | 1836 | 1047 | 1927 | 1020 => Fault::Again(error.to_string()),
+            // Deadlock, lock time-out, too many connections, a server that became a replica, and a row that changed under
+            // MariaDB's snapshot isolation.
+            1213 | 1205 | 1040 | 1203 | 1290 | 1836 | 1020 => Fault::Again(error.to_string()),
+            // Shutdown, a killed connection, and a server that is not in its cluster.
+            1053 | 1927 | 1047 => Fault::Lost(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-            Fault::Again(error.to_string())
+            Fault::Lost(error.to_string())
         }
         // It was waited for long enough.
         sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),

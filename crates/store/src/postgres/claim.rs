@@ -26,27 +26,37 @@ FROM (
           AND w.due >= ($5::bigint[])[(n.place - 1) * 9 + r.rank + 1]
           AND (NOT n.plain_only OR w.category IS NULL) AND ($9::text IS NULL OR w.creator = $9) {tenant}
         ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z
-      UNION ALL
+      {categories}) x
+    ORDER BY x.due, x.id LIMIT $2) q
+  LIMIT $2) y
+JOIN task t ON t.id = y.id";
+const BY_CATEGORY: &str = "UNION ALL
       SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
         SELECT w.* FROM task_waiting w
         WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
           AND NOT w.lane = ANY($11::text[]) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
-        ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z) x
-    ORDER BY x.due, x.id LIMIT $2) q
-  LIMIT $2) y
-JOIN task t ON t.id = y.id";
+        ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z";
 
-static PICK_ANY: LazyLock<String> = LazyLock::new(|| PICK.replace("{tenant}", "AND $10::text IS NULL"));
-static PICK_DEFAULT: LazyLock<String> = LazyLock::new(|| PICK.replace("{tenant}", "AND w.tenant = $10::text"));
-/// Repeats the predicate of the index over the tasks of all other tenants.
-static PICK_TENANT: LazyLock<String> =
-    LazyLock::new(|| PICK.replace("{tenant}", "AND w.tenant = $10::text AND w.tenant <> 'default'"));
+/// Which tenants a claim is for.
+const TENANTS: [&str; 3] = [
+    "AND $10::text IS NULL",
+    "AND w.tenant = $10::text",
+    // Repeats the predicate of the index over the tasks of all other tenants.
+    "AND w.tenant = $10::text AND w.tenant <> 'default'",
+];
+
+/// By tenants; most claims name no categories, and a plan without them is set up in half the time.
+static PICK_BY_TYPE: LazyLock<[String; 3]> =
+    LazyLock::new(|| TENANTS.map(|tenant| PICK.replace("{categories}", "").replace("{tenant}", tenant)));
+static PICK_BY_CATEGORY: LazyLock<[String; 3]> =
+    LazyLock::new(|| TENANTS.map(|tenant| PICK.replace("{categories}", BY_CATEGORY).replace("{tenant}", tenant)));
 
 pub(super) async fn pick(connection: &mut PgConnection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
+    let statements: &'static [String; 3] = if pick.categories.is_empty() { &PICK_BY_TYPE } else { &PICK_BY_CATEGORY };
     let sql: &'static str = match pick.tenant.as_deref() {
-        None => &PICK_ANY,
-        Some("default") => &PICK_DEFAULT,
-        Some(_) => &PICK_TENANT,
+        None => &statements[0],
+        Some("default") => &statements[1],
+        Some(_) => &statements[2],
     };
     let rows = sqlx::query(sql)
         .bind(now.0)

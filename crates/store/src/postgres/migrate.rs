@@ -5,8 +5,8 @@
 
 use super::fault;
 use crate::{Result, StoreError};
-use sqlx::postgres::PgPool;
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 use taskwheel_model::DatabaseNumber;
 
 /// The migrations, oldest first: what they are called, their SQL, and the oldest schema version that a program must know
@@ -16,8 +16,9 @@ const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001_tasks.sql"),
 /// Any number, as long as no other program locks it.
 const LOCK: i64 = 0x7461_736b_7768_6565;
 
-pub(super) async fn migrate(pool: &PgPool, number: DatabaseNumber) -> Result<()> {
-    let mut transaction = pool.begin().await.map_err(unavailable)?;
+pub(super) async fn migrate(connect: &PgConnectOptions, number: DatabaseNumber) -> Result<()> {
+    let mut connection = connect.connect().await.map_err(unavailable)?;
+    let mut transaction = connection.begin().await.map_err(unavailable)?;
     transaction.execute(AssertSqlSafe(format!("SELECT pg_advisory_xact_lock({LOCK})"))).await.map_err(unavailable)?;
     transaction
         .execute(

@@ -12,6 +12,7 @@ mod submit;
 mod types;
 mod workers;
 
+use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
 use crate::session::{Attempted, Fault, Session};
@@ -20,13 +21,11 @@ use crate::verb::{SqlStore, Types, submit_on as submit_in};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::PgSession;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{Executor, Postgres, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use std::str::FromStr;
-use std::time::Duration;
 use taskwheel_model::{NewTask, Time};
 
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
@@ -44,19 +43,26 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let connect = PgConnectOptions::from_str(&options.url)
         .map_err(|error| StoreError::Configuration(format!("the PostgreSQL URL cannot be read: {error}")))?
         .application_name("taskwheel");
-    let pool = |max: u32, settings: &'static str| {
-        PgPoolOptions::new()
-            .max_connections(max)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            // A connection that died is found when its transaction begins, without a round trip for each that did not.
-            .test_before_acquire(false)
-            .after_connect(move |connection, _| Box::pin(async move { connection.execute(settings).await.map(drop) }))
-            .connect_lazy_with(connect.clone())
+    let connections = |most: u32, settings: &'static str| {
+        let connect = connect.clone();
+        Connections::new(
+            most,
+            Box::new(move || {
+                let connect = connect.clone();
+                Box::pin(async move {
+                    let mut connection = connect.connect().await?;
+                    connection.execute(settings).await?;
+                    Ok(connection)
+                })
+            }),
+        )
     };
-    let work = pool(options.connections_max.max(1), WORK_SETTINGS);
-    migrate::migrate(&work, options.number).await?;
-    let read = pool(READ_CONNECTIONS_MAX, READ_SETTINGS);
-    let database = Pooled::<PgServer> { work, read, clock: options.clock.clone() };
+    migrate::migrate(&connect, options.number).await?;
+    let database = Pooled::<PgServer> {
+        work: connections(options.connections_max, WORK_SETTINGS),
+        read: connections(READ_CONNECTIONS_MAX, READ_SETTINGS),
+        clock: options.clock.clone(),
+    };
     Ok(SqlStore::new(database, Dialect::Postgres, options))
 }
 
@@ -82,14 +88,17 @@ struct PgServer;
 #[async_trait]
 impl Server for PgServer {
     type Database = Postgres;
-    type Beginning = Time;
+    type Beginning = ();
 
-    async fn begin(connection: &mut PgConnection) -> Attempted<Time> {
-        read_clock(connection, "BEGIN; ").await
+    /// The trigger sees all rows of a statement at once.
+    const INSERTED_AT_ONCE_MAX: usize = usize::MAX;
+
+    async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
+        Ok((read_clock(connection, "BEGIN; ").await?, ()))
     }
 
-    fn session(connection: &mut PgConnection, now: Time, told: Option<Time>) -> Box<dyn Session + '_> {
-        Box::new(PgSession { connection, now: told.unwrap_or(now) })
+    fn session(connection: &mut PgConnection, now: Time, _transaction: Option<()>) -> Box<dyn Session + '_> {
+        Box::new(PgSession { connection, now })
     }
 
     fn fault(error: sqlx::Error) -> Fault {
@@ -112,13 +121,13 @@ fn fault(error: sqlx::Error) -> Fault {
             Some("23505") if matches!(database.constraint(), Some("task_unique_key" | "task_answer_key")) => {
                 Fault::UniqueKey
             }
-            // Deadlock, serialization failure, lock time-out, too many connections, and the server going or coming.
-            Some("40001" | "40P01" | "55P03" | "53300" | "57P01" | "57P02" | "57P03") => {
-                Fault::Again(error.to_string())
-            }
+            // Deadlock, serialization failure, lock time-out, too many connections.
+            Some("40001" | "40P01" | "55P03" | "53300") => Fault::Again(error.to_string()),
+            // The server is going or coming.
+            Some("57P01" | "57P02" | "57P03") => Fault::Lost(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Again(error.to_string()),
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Lost(error.to_string()),
         // It was waited for long enough.
         sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),
         _ => Fault::Final(StoreError::Database(error.to_string())),

@@ -175,6 +175,14 @@ impl Database for SqliteDatabase {
         run_to_end(&self.writer, repeat, work).await
     }
 
+    async fn insert<T, F>(&self, repeat: Repeat, _tasks: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        self.transact(repeat, work).await
+    }
+
     async fn read<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,

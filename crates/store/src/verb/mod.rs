@@ -324,7 +324,7 @@ impl<D: Database> Core<D> {
         let repeat =
             if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
         let (memory, tasks) = (self.memory.clone(), Arc::new(tasks));
-        let work = self.database.transact(repeat, move |session| {
+        let work = self.database.insert(repeat, tasks.len(), move |session| {
             let (memory, tasks) = (memory.clone(), tasks.clone());
             Box::pin(async move {
                 let types = memory.types.get(session).await?;

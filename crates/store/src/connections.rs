@@ -1,0 +1,122 @@
+//! Connections to a server, kept open between transactions.
+//!
+//! The driver's own pool asks each connection whether it still lives when it is given back: a round trip for every
+//! transaction. Here nobody asks. A connection that died is found when its next transaction begins, and only one that was
+//! left in a known state is kept.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use taskwheel_model::Time;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How long a caller waits for a connection when all are in use.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// A connection that nobody needed for so long is closed.
+const IDLE_MAX: Duration = Duration::from_secs(10 * 60);
+/// No connection gets older: a server's process grows with what it has seen.
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
+/// How long a reading of the database's clock can be counted on from.
+const READING_AGE_MAX: Duration = Duration::from_secs(1);
+/// How far two clocks of this machine may move apart meanwhile; more means that it slept, or that its clock was set.
+const APART_MAX: Duration = Duration::from_millis(50);
+
+/// Opens a connection and makes its settings.
+pub(crate) type Connect<C> = Box<dyn Fn() -> Connecting<C> + Send + Sync>;
+pub(crate) type Connecting<C> = Pin<Box<dyn Future<Output = sqlx::Result<C>> + Send>>;
+
+/// A few connections of one kind.
+pub(crate) struct Connections<C> {
+    connect: Connect<C>,
+    /// Those that nobody uses, the last used on top.
+    idle: Arc<Mutex<Vec<Open<C>>>>,
+    places: Arc<Semaphore>,
+    pub(crate) most: usize,
+}
+
+impl<C: Send + 'static> Connections<C> {
+    pub(crate) fn new(most: u32, connect: Connect<C>) -> Arc<Connections<C>> {
+        let most = most.max(1) as usize;
+        let places = Arc::new(Semaphore::new(most));
+        Arc::new(Connections { connect, idle: Arc::default(), places, most })
+    }
+
+    /// A connection for one transaction: the one used last, or a new one.
+    pub(crate) async fn lend(&self) -> sqlx::Result<Lent<C>> {
+        let wait = async {
+            let place = self.places.clone().acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
+            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let open = match kept {
+                Some(open) => open,
+                None => Open::new((self.connect)().await?),
+            };
+            Ok(Lent { open: Some(open), idle: self.idle.clone(), _place: place })
+        };
+        tokio::time::timeout(WAIT_MAX, wait).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+    }
+}
+
+/// An open connection.
+struct Open<C> {
+    connection: C,
+    opened: Instant,
+    used: Instant,
+    reading: Option<Reading>,
+}
+
+impl<C> Open<C> {
+    fn new(connection: C) -> Open<C> {
+        Open { connection, opened: Instant::now(), used: Instant::now(), reading: None }
+    }
+}
+
+/// What the database's clock said on a connection, and when.
+#[derive(Clone, Copy)]
+struct Reading {
+    time: Time,
+    at: Instant,
+    at_wall: SystemTime,
+}
+
+/// A connection in use. It is closed when this is dropped, and kept for the next with [`Lent::give_back`].
+pub(crate) struct Lent<C> {
+    open: Option<Open<C>>,
+    idle: Arc<Mutex<Vec<Open<C>>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<C> Lent<C> {
+    pub(crate) fn connection(&mut self) -> &mut C {
+        &mut self.open.as_mut().expect("it is there until it is given back").connection
+    }
+
+    /// Notes what the database's clock said just now.
+    pub(crate) fn read_clock(&mut self, time: Time) {
+        if let Some(open) = &mut self.open {
+            open.reading = Some(Reading { time, at: Instant::now(), at_wall: SystemTime::now() });
+        }
+    }
+
+    /// The database's time, counted on from a reading on this connection a moment ago. It is never ahead of the database: a
+    /// reading counts from when it arrived, not from when it was made.
+    pub(crate) fn time(&self) -> Option<Time> {
+        let Reading { time, at, at_wall } = self.open.as_ref()?.reading?;
+        let passed = at.elapsed();
+        let passed_on_wall = at_wall.elapsed().ok()?;
+        let trusted = passed < READING_AGE_MAX && passed.abs_diff(passed_on_wall) < APART_MAX;
+        trusted.then(|| time.plus_ms(passed.as_millis() as i64))
+    }
+
+    /// Keeps the connection, on which no transaction is open any more, for the next.
+    pub(crate) fn give_back(mut self) {
+        let Some(mut open) = self.open.take() else { return };
+        let now = Instant::now();
+        open.used = now;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.duration_since(open.opened) < AGE_MAX {
+            idle.push(open);
+        }
+        let unused = idle.iter().take_while(|open| now.duration_since(open.used) > IDLE_MAX).count();
+        idle.drain(..unused);
+    }
+}
