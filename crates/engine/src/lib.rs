@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, TaskId};
+use taskwheel_store::access::{Actor, BulkAudit, TypeChange};
 use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
 use taskwheel_store::search::Filter;
 use taskwheel_store::task::{Submitted, Task};
@@ -165,27 +166,28 @@ impl Engine {
         Ok(reported)
     }
 
-    /// Stops or starts handing out tasks of a type.
-    pub async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
-        let changed = self.inner.store.pause_type(task_type, paused).await?;
+    /// Changes a type: its settings, or whether its tasks are handed out.
+    pub async fn change_type(&self, by: Option<Actor>, change: TypeChange) -> Result<TaskType> {
+        let changed = self.inner.store.change_type(by, change).await?;
         self.inner.due.look_now();
         Ok(changed)
     }
 
-    /// Does something to tasks, each decided by itself.
-    pub async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
-        let acted = self.inner.store.act(tenant, ids, action).await?;
+    /// Does something to a task, in the name of somebody.
+    pub async fn act(&self, by: Actor, tenant: Option<String>, id: TaskId, action: Action) -> Result<Acted> {
+        let acted = self.inner.store.act_as(by, tenant, id, action).await?;
         self.inner.due.look_now();
         Ok(acted)
     }
 
-    /// Does something to everything a filter matches among the tasks that exist now, chunk by chunk.
+    /// Does something to everything a filter matches among the tasks that exist now, chunk by chunk, with one line in the log
+    /// that grows with each. Where nobody is named for the log it only counts.
     pub async fn bulk(
         &self,
         tenant: Option<String>,
         filter: Filter,
         action: Action,
-        dry_run: bool,
+        mut audit: Option<BulkAudit>,
     ) -> Result<(u64, u64)> {
         let up_to = self.inner.store.highest_id().await?;
         let (mut matched, mut changed, mut after) = (0, 0, TaskId(0));
@@ -196,12 +198,16 @@ impl Engine {
                 action: action.clone(),
                 after,
                 up_to,
-                dry_run,
+                dry_run: audit.is_none(),
+                audit: audit.clone(),
             };
             let BulkChunk { matched: more_matched, changed: more_changed, next } =
                 self.inner.store.bulk(request).await?;
             matched += more_matched;
             changed += more_changed;
+            if let Some(audit) = &mut audit {
+                (audit.matched, audit.changed) = (matched, changed);
+            }
             self.inner.due.look_now();
             match next {
                 Some(next) => after = next,

@@ -6,6 +6,7 @@ use taskwheel_engine::{Engine, EngineOptions};
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, Outcome};
 use taskwheel_store::Options;
+use taskwheel_store::access::Actor;
 use taskwheel_store::people::Action;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report};
 use tempfile::TempDir;
@@ -67,7 +68,7 @@ async fn what_is_given_back_and_what_a_person_makes_due_wake_a_claim() {
     let later = NewTask { run_at: RunAt::After(3_600_000), ..NewTask::new("mail") };
     let id = engine.submit(vec![later]).await.unwrap()[0].id;
     let claim = waiting(&engine).await;
-    engine.act(None, vec![id], Action::RunNow).await.unwrap();
+    engine.act(Actor::command_line(), None, id, Action::RunNow).await.unwrap();
     let first = answer(claim).await;
     let claim = waiting(&engine).await;
     engine.report(vec![Report::new(first.id, first.exec_id, Outcome::Release)]).await.unwrap();

@@ -5,6 +5,7 @@
 //!
 //! Start with [`life`]: it holds the one function that decides every transition of a task.
 
+pub mod access;
 pub mod field;
 pub mod ids;
 pub mod life;
@@ -17,6 +18,7 @@ pub mod status;
 pub mod submit;
 pub mod time;
 
+pub use access::{Role, Scope};
 pub use field::FieldError;
 pub use ids::{DatabaseNumber, ExecId, TaskId};
 pub use life::{Event, Execution, Hold, Life, Liveness, Refusal, State, Step, decide};

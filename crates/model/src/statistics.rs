@@ -9,6 +9,8 @@ const BUCKETS: usize = 32;
 /// An execution that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
+    /// Whose task it was.
+    pub tenant: String,
     /// The task's type.
     pub task_type: String,
     /// Which attempt of the task it was.
@@ -122,7 +124,16 @@ mod tests {
 
     fn ran(attempt: u32, outcome: Outcome, status: Status) -> Ran {
         let time = |ms: i64| Time(1_700_000_000_000 + ms);
-        Ran { task_type: "a".into(), attempt, due: time(0), started_at: time(5), ended_at: time(105), outcome, status }
+        Ran {
+            tenant: "t".into(),
+            task_type: "a".into(),
+            attempt,
+            due: time(0),
+            started_at: time(5),
+            ended_at: time(105),
+            outcome,
+            status,
+        }
     }
 
     #[test]

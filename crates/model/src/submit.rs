@@ -49,6 +49,8 @@ pub struct NewTask {
     pub unique_key: Option<String>,
     /// The host that shall have it first.
     pub affinity: Option<String>,
+    /// The token it was submitted with.
+    pub token_id: Option<i64>,
 }
 
 impl NewTask {

@@ -1,17 +1,20 @@
 //! Actions on everything that a filter matches.
 
 use crate::Shared;
-use crate::input::Body;
+use crate::access::Caller;
+use crate::input::{Body, shape};
 use crate::problem::{Answer, Problem};
 use crate::shapes::{At, FilterInput, priority, text};
-use crate::tasks::TENANT;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use taskwheel_store::access::BulkAudit;
 use taskwheel_store::people::{Action, Edit};
 use taskwheel_store::search::Filter;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// An action on many tasks.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -91,12 +94,16 @@ pub(crate) struct BulkView {
 #[utoipa::path(post, path = "/v1/tasks/bulk", tag = "tasks", request_body = BulkInput, responses(
     (status = OK, body = BulkView), (status = BAD_REQUEST, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
-pub(crate) async fn bulk(State(app): Shared, Body(mut input): Body<BulkInput>) -> Answer<Json<BulkView>> {
+pub(crate) async fn bulk(State(app): Shared, caller: Caller, Body(call): Body<Value>) -> Answer<Json<BulkView>> {
+    let mut input: BulkInput = shape(call.clone())?;
     let action = input.action()?;
     let filter = input.filter.into_filter()?;
     if filter == Filter::default() && !input.all {
         return Err(Problem::field("filter", "must not be empty; to act on all tasks, say so with all:true"));
     }
-    let (matched, changed) = app.engine.bulk(Some(TENANT.to_owned()), filter, action, input.dry_run).await?;
+    let id = Uuid::now_v7().to_string();
+    let audit = BulkAudit { by: caller.actor(), id, call, matched: 0, changed: 0 };
+    let audit = (!input.dry_run).then_some(audit);
+    let (matched, changed) = app.engine.bulk(caller.tenant(), filter, action, audit).await?;
     Ok(Json(BulkView { matched, changed }))
 }

@@ -20,6 +20,7 @@ pub(crate) async fn readyz(State(app): Shared) -> Answer<&'static str> {
 }
 
 /// The document that describes the API.
+#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = OK, body = serde_json::Value)))]
 pub(crate) async fn document(State(app): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], app.document.clone())
 }

@@ -112,6 +112,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
                 return Err(Problem::field(&name, "must be given once"));
             }
         }
+        // Whose tasks a call is about is the caller's to say, and known already.
+        map.remove("tenant");
         Ok(Query(map))
     }
 }
@@ -127,7 +129,12 @@ impl Query {
 
     /// Reads what is left.
     pub(crate) fn into<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        serde_path_to_error::deserialize(serde_json::Value::Object(self.0))
-            .map_err(|error| bad_field(&error.path().to_string(), &error.inner().to_string()))
+        shape(serde_json::Value::Object(self.0))
     }
+}
+
+/// Reads a value; what does not fit is named.
+pub(crate) fn shape<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| bad_field(&error.path().to_string(), &error.inner().to_string()))
 }

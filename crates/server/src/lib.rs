@@ -1,32 +1,41 @@
 //! Taskwheel's HTTP API: thin adapters over the engine.
 //!
 //! Each file is one part of the contract: `tasks` and `bulk` for people and programs that submit, look and step in,
-//! `worker` for workers in any language, `types` for what types settle, `statistics` and `health` for whoever watches.
-//! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
+//! `worker` for workers in any language, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
+//! `access` and `quota` say who may do what and how much of it; `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
+mod access;
+mod audit;
 mod bulk;
 mod health;
 mod input;
 mod listen;
 mod problem;
+mod quota;
 mod shapes;
 mod statistics;
 mod tasks;
+mod tls;
 mod types;
 mod worker;
 
 pub use listen::{Listener, Stop, bind};
+pub use tls::tls;
+pub use tokio_rustls::TlsAcceptor;
 
+use access::{Gate, Routes};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use problem::Problem;
+use quota::Quotas;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
+use taskwheel_model::Scope;
 use tokio::sync::Semaphore;
-use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::routes;
 
 /// Calls at once, waiting claims among them. Further ones are told to come again.
@@ -37,52 +46,75 @@ struct App {
     engine: Arc<Engine>,
     calls: Semaphore,
     document: String,
+    gate: Gate,
+    quotas: Quotas,
 }
 
 type Shared = State<Arc<App>>;
 
 /// A task platform that any language can use over HTTP.
 #[derive(OpenApi)]
-#[openapi(info(
-    title = "Taskwheel",
-    description = "Submit tasks, run them with workers in any language, watch them, step in."
-))]
+#[openapi(
+    info(
+        title = "Taskwheel",
+        description = "Submit tasks, run them with workers in any language, watch them, step in."
+    ),
+    security(("token" = [])),
+    modifiers(&Bearer)
+)]
 struct Document;
+
+/// Callers show a token, once there is one.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
 
 /// The routes, and the document that describes them.
 fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(tasks::submit, tasks::list))
-        .routes(routes!(tasks::submit_batch))
-        .routes(routes!(tasks::show, tasks::edit, tasks::delete))
-        .routes(routes!(tasks::cancel))
-        .routes(routes!(tasks::retry))
-        .routes(routes!(tasks::run_now))
-        .routes(routes!(tasks::resolve))
-        .routes(routes!(bulk::bulk))
-        .routes(routes!(worker::claim))
-        .routes(routes!(worker::renew))
-        .routes(routes!(worker::report))
-        .routes(routes!(worker::workers))
-        .routes(routes!(types::list))
-        .routes(routes!(types::show, types::put))
-        .routes(routes!(types::pause))
-        .routes(routes!(types::resume))
-        .routes(routes!(statistics::statistics))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .split_for_parts()
+    use Scope::{Administer, Any, Audit, Change, Open, Read, Submit, Watch, Work};
+    Routes::new(Document::openapi())
+        .add(Submit, routes!(tasks::submit))
+        .add(Read, routes!(tasks::list))
+        .add(Submit, routes!(tasks::submit_batch))
+        .add(Read, routes!(tasks::show))
+        .add(Change, routes!(tasks::edit, tasks::delete))
+        .add(Change, routes!(tasks::cancel))
+        .add(Change, routes!(tasks::retry))
+        .add(Change, routes!(tasks::run_now))
+        .add(Change, routes!(tasks::resolve))
+        .add(Change, routes!(bulk::bulk))
+        .add(Work, routes!(worker::claim))
+        .add(Work, routes!(worker::renew))
+        .add(Work, routes!(worker::report))
+        .add(Watch, routes!(worker::workers))
+        .add(Watch, routes!(types::list))
+        .add(Watch, routes!(types::show))
+        .add(Administer, routes!(types::put))
+        .add(Administer, routes!(types::pause))
+        .add(Administer, routes!(types::resume))
+        .add(Watch, routes!(statistics::statistics))
+        .add(Audit, routes!(audit::audit))
+        .add(Any, routes!(health::document))
+        .add(Open, routes!(health::healthz))
+        .add(Open, routes!(health::readyz))
+        .into_parts()
 }
 
 /// The whole API over an engine.
 pub fn router(engine: Arc<Engine>) -> Router {
     let (routes, document) = routes();
     let document = document.to_pretty_json().unwrap_or_default();
-    let app = Arc::new(App { engine, calls: Semaphore::new(CALLS_MAX), document });
+    let calls = Semaphore::new(CALLS_MAX);
+    let app = Arc::new(App { engine, calls, document, gate: Gate::default(), quotas: Quotas::default() });
     routes
-        .route("/openapi.json", axum::routing::get(health::document))
         .fallback(async || Problem::not_found("there is nothing at this address"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
+        .layer(middleware::from_fn_with_state(app.clone(), access::authenticate))
         .layer(middleware::from_fn_with_state(app.clone(), bounded))
         .with_state(app)
 }

@@ -93,8 +93,20 @@ impl Problem {
     }
 
     pub(crate) fn busy() -> Problem {
-        let detail = "too many calls are under way; come again in a second";
+        Problem::too_often("too many calls are under way; come again in a second")
+    }
+
+    pub(crate) fn too_often(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", detail)
+    }
+
+    pub(crate) fn unauthorized() -> Problem {
+        let detail = "give a valid token in the header: Authorization: Bearer TOKEN";
+        Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
     pub(crate) fn unready(detail: impl Into<String>) -> Problem {
@@ -138,6 +150,9 @@ impl IntoResponse for Problem {
         let mut response = (status, axum::Json(&self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -72,7 +72,11 @@ pub(crate) struct TaskInput {
 }
 
 impl TaskInput {
-    pub(crate) fn into_task(self, tenant: &str) -> Result<NewTask, Vec<taskwheel_model::FieldError>> {
+    pub(crate) fn into_task(
+        self,
+        tenant: &str,
+        token_id: Option<i64>,
+    ) -> Result<NewTask, Vec<taskwheel_model::FieldError>> {
         let both = || taskwheel_model::FieldError::new("delay_ms", "must not be given together with run_at");
         let run_at = match (self.run_at, self.delay_ms) {
             (Some(_), Some(_)) => return Err(vec![both()]),
@@ -96,6 +100,7 @@ impl TaskInput {
             route_key: self.route_key,
             unique_key: self.unique_key,
             affinity: self.affinity,
+            token_id,
         };
         task.validate()?;
         Ok(task)
@@ -223,6 +228,7 @@ impl FilterInput {
             created_from: self.created_from.map(|at| at.0),
             created_to: self.created_to.map(|at| at.0),
             schedule_id: self.schedule_id,
+            token_id: None,
             text: self.text,
         })
     }

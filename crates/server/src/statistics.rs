@@ -1,6 +1,7 @@
 //! Statistics: how the executions of each type went.
 
 use crate::Shared;
+use crate::access::Caller;
 use crate::input::Query;
 use crate::problem::{Answer, Problem};
 use crate::shapes::At;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 use taskwheel_model::statistics::Histogram;
 use taskwheel_model::{Tally, Time, field};
+use taskwheel_store::StatisticsRange;
 use utoipa::ToSchema;
 
 /// The range where none is given.
@@ -87,7 +89,7 @@ impl TypeStatistics {
 #[utoipa::path(get, path = "/v1/stats", tag = "statistics", params(("type" = Option<String>, Query),
     ("from" = Option<String>, Query), ("to" = Option<String>, Query)), responses((status = OK, body = StatisticsView),
     (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn statistics(State(app): Shared, query: Query) -> Answer<Json<StatisticsView>> {
+pub(crate) async fn statistics(State(app): Shared, caller: Caller, query: Query) -> Answer<Json<StatisticsView>> {
     let input: StatisticsInput = query.into()?;
     if let Some(task_type) = &input.r#type {
         field::task_type("type", task_type)?;
@@ -99,7 +101,8 @@ pub(crate) async fn statistics(State(app): Shared, query: Query) -> Answer<Json<
     if !(0..=RANGE_MS_MAX).contains(&to.ms_since(from)) {
         return Err(Problem::field("from", "must lie before `to`, by at most seven days"));
     }
-    let found = app.engine.store().statistics(from, to, input.r#type).await?;
+    let wanted = StatisticsRange { from, to, tenant: caller.tenant(), task_type: input.r#type };
+    let found = app.engine.store().statistics(wanted).await?;
     let mut by_type: BTreeMap<String, Tally> = BTreeMap::new();
     for one in found {
         by_type.entry(one.task_type).or_default().merge(&one.tally);

@@ -1,5 +1,6 @@
 //! Tasks: submit, look, and step in.
 
+use crate::access::Caller;
 use crate::input::{Body, Id, MaybeBody, Query};
 use crate::problem::{Answer, BadField, Problem};
 use crate::shapes::{EditInput, FilterInput, TaskInput, TaskView, text};
@@ -9,17 +10,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use taskwheel_model::{NewTask, TaskId, limits};
+use taskwheel_model::{TaskId, limits};
 use taskwheel_store::people::{Acted, Action};
-use taskwheel_store::search::{Listing, Sort};
+use taskwheel_store::search::{Filter, Listing, Sort};
 use taskwheel_store::task::{Submitted, TaskDetail};
 use utoipa::ToSchema;
 
 /// Tasks on a page where nothing else is said.
 const PAGE_ROWS_DEFAULT: usize = 50;
-
-/// Whose tasks a call is about. Until there are tokens, everybody is the default tenant.
-pub(crate) const TENANT: &str = NewTask::TENANT_DEFAULT;
 
 /// Submits a task. A `unique_key` that is already live answers the task that has it. The same `Idempotency-Key` is answered
 /// with the same task for 24 hours.
@@ -30,11 +28,13 @@ pub(crate) const TENANT: &str = NewTask::TENANT_DEFAULT;
     (status = PAYLOAD_TOO_LARGE, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn submit(
     State(app): Shared,
+    caller: Caller,
     headers: HeaderMap,
     Body(input): Body<TaskInput>,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
-    let task = input.into_task(TENANT).map_err(bad)?;
+    let task = input.into_task(&caller.submits_for(), caller.token_id()).map_err(bad)?;
+    app.quotas.admit(app.engine.store(), &task.tenant, 1).await?;
     let (submitted, shown) = match headers.get("idempotency-key") {
         Some(key) => (app.engine.submit_once(idempotency_key(key)?, task).await?, None),
         None => app.engine.submit_and_show(task).await?,
@@ -42,9 +42,14 @@ pub(crate) async fn submit(
     let status = if submitted.created { StatusCode::CREATED } else { StatusCode::OK };
     let view = match shown {
         Some(task) => TaskView::from(TaskDetail { task, attempts_log: Vec::new() }),
-        None => found(&app, submitted.id).await?,
+        None => find(&app, &caller, submitted.id).await?.ok_or_else(taken)?,
     };
     Ok((status, Json(view)))
+}
+
+/// The task that a key answers was submitted with another token, and is not for this one to see.
+fn taken() -> Problem {
+    Problem::conflict("the key was used by another token, whose task this one may not see")
 }
 
 fn idempotency_key(value: &HeaderValue) -> Answer<String> {
@@ -86,15 +91,17 @@ pub(crate) struct BatchItem {
     (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn submit_batch(
     State(app): Shared,
+    caller: Caller,
     Body(input): Body<BatchInput>,
 ) -> Answer<(StatusCode, Json<BatchView>)> {
     if input.tasks.len() > limits::SUBMIT_BATCH_MAX {
         let message = format!("must have at most {} items, has {}", limits::SUBMIT_BATCH_MAX, input.tasks.len());
         return Err(Problem::field("tasks", message));
     }
+    let (tenant, token_id) = (caller.submits_for(), caller.token_id());
     let (mut tasks, mut indexes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (index, task) in input.tasks.into_iter().enumerate() {
-        match task.into_task(TENANT) {
+        match task.into_task(&tenant, token_id) {
             Ok(task) => {
                 tasks.push(task);
                 indexes.push(index);
@@ -105,6 +112,7 @@ pub(crate) async fn submit_batch(
     if !errors.is_empty() && !input.partial {
         return Err(Problem::fields(errors));
     }
+    app.quotas.admit(app.engine.store(), &tenant, tasks.len()).await?;
     let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
     let item = |(index, Submitted { id, created })| BatchItem { index, id, created };
     let items = indexes.into_iter().zip(submitted).map(item).collect();
@@ -131,7 +139,7 @@ pub(crate) struct TaskPage {
     ("limit" = Option<i64>, Query, description = "1 to 500, default 50"), ("cursor" = Option<String>, Query)),
     responses((status = OK, body = TaskPage), (status = UNPROCESSABLE_ENTITY, body = Problem),
         (status = SERVICE_UNAVAILABLE, body = Problem)))]
-pub(crate) async fn list(State(app): Shared, mut query: Query) -> Answer<Json<TaskPage>> {
+pub(crate) async fn list(State(app): Shared, caller: Caller, mut query: Query) -> Answer<Json<TaskPage>> {
     let sort = match query.take("sort").as_deref() {
         None | Some("-id") => Sort::IdDescending,
         Some("id") => Sort::IdAscending,
@@ -142,8 +150,8 @@ pub(crate) async fn list(State(app): Shared, mut query: Query) -> Answer<Json<Ta
     let number = |text: String| text.parse().map_err(|_| Problem::field("limit", "must be a whole number"));
     let limit = query.take("limit").map_or(Ok(PAGE_ROWS_DEFAULT), number)?;
     let cursor = query.take("cursor").map(|cursor| cursor.parse()).transpose()?;
-    let filter = query.into::<FilterInput>()?.into_filter()?;
-    let listing = Listing { tenant: Some(TENANT.to_owned()), filter, sort, limit, cursor };
+    let filter = Filter { token_id: caller.reads_only(), ..query.into::<FilterInput>()?.into_filter()? };
+    let listing = Listing { tenant: caller.tenant(), filter, sort, limit, cursor };
     let page = app.engine.store().list(listing).await?;
     let next_cursor = page.next.map(|cursor| cursor.to_string());
     Ok(Json(TaskPage { items: page.items.into_iter().map(TaskView::from).collect(), next_cursor }))
@@ -152,45 +160,50 @@ pub(crate) async fn list(State(app): Shared, mut query: Query) -> Answer<Json<Ta
 /// Shows a task with every attempt it has had.
 #[utoipa::path(get, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), responses(
     (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem)))]
-pub(crate) async fn show(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
-    Ok(Json(found(&app, id).await?))
+pub(crate) async fn show(State(app): Shared, caller: Caller, Id(id): Id) -> Answer<Json<TaskView>> {
+    Ok(Json(found(&app, &caller, id).await?))
 }
 
 /// Changes a task. While it runs, the change counts from its next attempt on.
 #[utoipa::path(patch, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), request_body = EditInput,
     responses((status = OK, body = TaskView), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn edit(State(app): Shared, Id(id): Id, Body(input): Body<EditInput>) -> Answer<Json<TaskView>> {
-    act(&app, id, Action::Edit(input.into())).await
+pub(crate) async fn edit(
+    State(app): Shared,
+    caller: Caller,
+    Id(id): Id,
+    Body(input): Body<EditInput>,
+) -> Answer<Json<TaskView>> {
+    act(&app, &caller, id, Action::Edit(input.into())).await
 }
 
 /// Removes a finished task for good.
 #[utoipa::path(delete, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = i64, Path)), responses(
     (status = NO_CONTENT), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
-pub(crate) async fn delete(State(app): Shared, Id(id): Id) -> Answer<StatusCode> {
-    change(&app, id, Action::Delete).await?;
+pub(crate) async fn delete(State(app): Shared, caller: Caller, Id(id): Id) -> Answer<StatusCode> {
+    change(&app, &caller, id, Action::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Calls a task off.
 #[utoipa::path(post, path = "/v1/tasks/{id}/cancel", tag = "tasks", params(("id" = i64, Path)), responses(
     (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
-pub(crate) async fn cancel(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
-    act(&app, id, Action::Cancel).await
+pub(crate) async fn cancel(State(app): Shared, caller: Caller, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, &caller, id, Action::Cancel).await
 }
 
 /// Runs a task again from the start.
 #[utoipa::path(post, path = "/v1/tasks/{id}/retry", tag = "tasks", params(("id" = i64, Path)), responses(
     (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
-pub(crate) async fn retry(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
-    act(&app, id, Action::Retry).await
+pub(crate) async fn retry(State(app): Shared, caller: Caller, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, &caller, id, Action::Retry).await
 }
 
 /// Makes a task due now.
 #[utoipa::path(post, path = "/v1/tasks/{id}/run-now", tag = "tasks", params(("id" = i64, Path)), responses(
     (status = OK, body = TaskView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem)))]
-pub(crate) async fn run_now(State(app): Shared, Id(id): Id) -> Answer<Json<TaskView>> {
-    act(&app, id, Action::RunNow).await
+pub(crate) async fn run_now(State(app): Shared, caller: Caller, Id(id): Id) -> Answer<Json<TaskView>> {
+    act(&app, &caller, id, Action::RunNow).await
 }
 
 /// What a person says about a task that was dealt with.
@@ -209,35 +222,39 @@ pub(crate) struct ResolveInput {
         (status = UNPROCESSABLE_ENTITY, body = Problem)))]
 pub(crate) async fn resolve(
     State(app): Shared,
+    caller: Caller,
     Id(id): Id,
     MaybeBody(input): MaybeBody<ResolveInput>,
 ) -> Answer<Json<TaskView>> {
-    act(&app, id, Action::Resolve { remark: input.remark, result: input.result.map(text) }).await
+    act(&app, &caller, id, Action::Resolve { remark: input.remark, result: input.result.map(text) }).await
 }
 
 /// Does something to a task, and shows it as it is then.
-async fn act(app: &App, id: TaskId, action: Action) -> Answer<Json<TaskView>> {
-    change(app, id, action).await?;
-    Ok(Json(found(app, id).await?))
+async fn act(app: &App, caller: &Caller, id: TaskId, action: Action) -> Answer<Json<TaskView>> {
+    change(app, caller, id, action).await?;
+    Ok(Json(found(app, caller, id).await?))
 }
 
-async fn change(app: &App, id: TaskId, action: Action) -> Answer<()> {
-    let acted = app.engine.act(Some(TENANT.to_owned()), vec![id], action).await?;
-    match acted.first() {
-        Some(Acted::Changed(_) | Acted::Unchanged(_)) => Ok(()),
-        Some(Acted::Conflict(status)) => {
-            Err(Problem::conflict(format!("task {id} is {status}, which does not allow it")))
-        }
-        Some(Acted::UniqueKeyTaken(_)) => {
+async fn change(app: &App, caller: &Caller, id: TaskId, action: Action) -> Answer<()> {
+    match app.engine.act(caller.actor(), caller.tenant(), id, action).await? {
+        Acted::Changed(_) | Acted::Unchanged(_) => Ok(()),
+        Acted::Conflict(status) => Err(Problem::conflict(format!("task {id} is {status}, which does not allow it"))),
+        Acted::UniqueKeyTaken(_) => {
             Err(Problem::conflict(format!("the unique_key of task {id} is live in another task")))
         }
-        Some(Acted::NotFound) | None => Err(no_task(id)),
+        Acted::NotFound => Err(no_task(id)),
     }
 }
 
-async fn found(app: &App, id: TaskId) -> Answer<TaskView> {
-    let detail = app.engine.store().get(Some(TENANT.to_owned()), id).await?;
-    detail.map(TaskView::from).ok_or_else(|| no_task(id))
+async fn found(app: &App, caller: &Caller, id: TaskId) -> Answer<TaskView> {
+    find(app, caller, id).await?.ok_or_else(|| no_task(id))
+}
+
+/// A task, if it is for the caller to see.
+async fn find(app: &App, caller: &Caller, id: TaskId) -> Answer<Option<TaskView>> {
+    let detail = app.engine.store().get(caller.tenant(), id).await?;
+    let own = caller.reads_only();
+    Ok(detail.filter(|detail| own.is_none() || detail.task.token_id == own).map(TaskView::from))
 }
 
 fn no_task(id: TaskId) -> Problem {

@@ -1,6 +1,7 @@
 //! Task types: what they settle for their tasks, and whether they are paused.
 
 use crate::Shared;
+use crate::access::Caller;
 use crate::input::Body;
 use crate::problem::{Answer, Problem};
 use crate::shapes::{Retry, priority};
@@ -9,6 +10,7 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use taskwheel_model::{RetryPolicy, TypeSettings, field};
 use taskwheel_store::TaskType;
+use taskwheel_store::access::TypeChange;
 use utoipa::ToSchema;
 
 /// What a type settles for its tasks.
@@ -103,22 +105,30 @@ pub(crate) async fn show(State(app): Shared, Path(task_type): Path<String>) -> A
         (status = UNPROCESSABLE_ENTITY, body = Problem)))]
 pub(crate) async fn put(
     State(app): Shared,
+    caller: Caller,
     Path(task_type): Path<String>,
     Body(input): Body<TypeInput>,
 ) -> Answer<Json<TypeView>> {
-    Ok(Json(app.engine.store().put_type(task_type, input.into()).await?.into()))
+    let change = TypeChange { task_type, settings: Some(input.into()), paused: None };
+    Ok(Json(app.engine.change_type(Some(caller.actor()), change).await?.into()))
 }
 
 /// Holds back the tasks of a type.
 #[utoipa::path(post, path = "/v1/types/{type}/pause", tag = "types", params(("type" = String, Path)), responses(
     (status = OK, body = TypeView), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn pause(State(app): Shared, Path(task_type): Path<String>) -> Answer<Json<TypeView>> {
-    Ok(Json(app.engine.pause_type(task_type, true).await?.into()))
+pub(crate) async fn pause(State(app): Shared, caller: Caller, Path(task_type): Path<String>) -> Answer<Json<TypeView>> {
+    let change = TypeChange { task_type, settings: None, paused: Some(true) };
+    Ok(Json(app.engine.change_type(Some(caller.actor()), change).await?.into()))
 }
 
 /// Hands out the tasks of a type again.
 #[utoipa::path(post, path = "/v1/types/{type}/resume", tag = "types", params(("type" = String, Path)), responses(
     (status = OK, body = TypeView), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn resume(State(app): Shared, Path(task_type): Path<String>) -> Answer<Json<TypeView>> {
-    Ok(Json(app.engine.pause_type(task_type, false).await?.into()))
+pub(crate) async fn resume(
+    State(app): Shared,
+    caller: Caller,
+    Path(task_type): Path<String>,
+) -> Answer<Json<TypeView>> {
+    let change = TypeChange { task_type, settings: None, paused: Some(false) };
+    Ok(Json(app.engine.change_type(Some(caller.actor()), change).await?.into()))
 }

@@ -1,10 +1,10 @@
 //! Workers: claim, renew, report. Three calls that any language can make.
 
 use crate::Shared;
+use crate::access::Caller;
 use crate::input::Body;
 use crate::problem::{Answer, BadField, Problem};
 use crate::shapes::{At, text};
-use crate::tasks::TENANT;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -110,12 +110,15 @@ impl From<ClaimedTask> for ClaimedView {
     (status = OK, body = ClaimView), (status = BAD_REQUEST, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem),
     (status = SERVICE_UNAVAILABLE, body = Problem)))]
-pub(crate) async fn claim(State(app): Shared, Body(input): Body<ClaimInput>) -> Answer<Json<ClaimView>> {
+pub(crate) async fn claim(
+    State(app): Shared,
+    caller: Caller,
+    Body(input): Body<ClaimInput>,
+) -> Answer<Json<ClaimView>> {
     field::range("wait_ms", input.wait_ms, 0, WAIT_MS_MAX)?;
     field::range("max", input.max, 1, limits::CLAIM_BATCH_MAX as i64)?;
-    if input.tenant.is_some_and(|tenant| tenant != TENANT) {
-        return Err(Problem::field("tenant", format!("can only be {TENANT} until there are tokens")));
-    }
+    let caller = caller.for_tenant(input.tenant)?;
+    caller.may_claim(&input.types, &input.categories)?;
     let request = ClaimRequest {
         worker_id: input.worker_id,
         host: input.host,
@@ -123,7 +126,7 @@ pub(crate) async fn claim(State(app): Shared, Body(input): Body<ClaimInput>) -> 
         types: input.types,
         categories: input.categories,
         creator: input.creator,
-        tenant: Some(TENANT.to_owned()),
+        tenant: caller.tenant(),
         heartbeat_ms: input.heartbeat_ms,
         max: usize::try_from(input.max).unwrap_or(1),
     };
@@ -187,13 +190,17 @@ pub(crate) struct RenewedView {
 #[utoipa::path(post, path = "/v1/worker/renew", tag = "worker", request_body = RenewInput, responses(
     (status = OK, body = RenewView), (status = BAD_REQUEST, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
-pub(crate) async fn renew(State(app): Shared, Body(input): Body<RenewInput>) -> Answer<Json<RenewView>> {
+pub(crate) async fn renew(
+    State(app): Shared,
+    caller: Caller,
+    Body(input): Body<RenewInput>,
+) -> Answer<Json<RenewView>> {
     field::name("worker_id", &input.worker_id, limits::NAME_CHARS_MAX)?;
-    let ids: Vec<_> = input.items.iter().map(|item| item.id).collect();
+    let (ids, tenant): (Vec<_>, _) = (input.items.iter().map(|item| item.id).collect(), caller.tenant());
     let renewal = |item: RenewItem| Renewal {
         id: item.id,
         exec_id: item.exec_id,
-        tenant: Some(TENANT.to_owned()),
+        tenant: tenant.clone(),
         checkpoint: item.checkpoint.map(text),
         progress: item.progress.and_then(|progress| serde_json::to_string(&progress).ok()),
     };
@@ -291,12 +298,16 @@ pub(crate) struct ReportedView {
     (status = OK, body = ReportView), (status = BAD_REQUEST, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = PAYLOAD_TOO_LARGE, body = Problem),
     (status = SERVICE_UNAVAILABLE, body = Problem)))]
-pub(crate) async fn report(State(app): Shared, Body(input): Body<ReportInput>) -> Answer<Json<ReportView>> {
-    let ids: Vec<_> = input.items.iter().map(|item| item.id).collect();
+pub(crate) async fn report(
+    State(app): Shared,
+    caller: Caller,
+    Body(input): Body<ReportInput>,
+) -> Answer<Json<ReportView>> {
+    let (ids, tenant): (Vec<_>, _) = (input.items.iter().map(|item| item.id).collect(), caller.tenant());
     let report = |item: ReportItem| Report {
         id: item.id,
         exec_id: item.exec_id,
-        tenant: Some(TENANT.to_owned()),
+        tenant: tenant.clone(),
         outcome: item.outcome.into(),
         result: item.result.map(text),
         error: item.error,
@@ -339,6 +350,8 @@ pub(crate) struct WorkerView {
     types: Vec<String>,
     categories: Vec<String>,
     heartbeat_ms: Option<i64>,
+    /// Whose tasks it takes; null is of all tenants.
+    tenant: Option<String>,
     started_at: At,
     seen_at: At,
 }
@@ -352,6 +365,7 @@ impl From<Worker> for WorkerView {
             types: worker.types,
             categories: worker.categories,
             heartbeat_ms: worker.heartbeat_ms,
+            tenant: worker.tenant,
             started_at: At(worker.started_at),
             seen_at: At(worker.seen_at),
         }
@@ -360,7 +374,11 @@ impl From<Worker> for WorkerView {
 
 /// Lists the workers that have called lately.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
-pub(crate) async fn workers(State(app): Shared) -> Answer<Json<WorkerList>> {
-    let items = app.engine.store().workers().await?.into_iter().map(WorkerView::from).collect();
+pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<WorkerList>> {
+    let wanted = caller.tenant();
+    // A worker for all tenants is everybody's.
+    let is_own = |worker: &Worker| wanted.is_none() || worker.tenant.is_none() || worker.tenant == wanted;
+    let workers = app.engine.store().workers().await?;
+    let items = workers.into_iter().filter(is_own).map(WorkerView::from).collect();
     Ok(Json(WorkerList { items }))
 }

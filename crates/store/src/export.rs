@@ -46,8 +46,13 @@ fn not_written(error: std::io::Error) -> StoreError {
 /// A task as one line of JSON, with the names of the API.
 #[must_use]
 pub fn line(detail: &TaskDetail) -> String {
+    value(detail).to_string()
+}
+
+/// A task as a JSON value, with the names of the API.
+pub(crate) fn value(detail: &TaskDetail) -> Value {
     let task = &detail.task;
-    let value = json!({
+    json!({
         "id": task.id, "tenant": task.tenant, "type": task.task_type, "key": task.key, "payload": raw(&task.payload),
         "status": task.status.word(), "priority": task.priority, "run_at": rfc3339(task.run_at),
         "expire_at": task.expire_at.map(rfc3339), "max_attempts": task.max_attempts, "retry": task.retry,
@@ -61,8 +66,7 @@ pub fn line(detail: &TaskDetail) -> String {
         "remark": task.remark, "schedule_id": task.schedule_id, "run_id": task.run_id,
         "parent_id": task.parent_id, "root_id": task.root_id,
         "attempts_log": detail.attempts_log.iter().map(attempt).collect::<Vec<_>>(),
-    });
-    value.to_string()
+    })
 }
 
 fn attempt(attempt: &Attempt) -> Value {

@@ -7,12 +7,14 @@
 //! A task that shall commit together with rows of your own is submitted on your own open transaction, with
 //! [`postgres::submit_on`], [`mysql::submit_on`] or [`sqlite::submit_on`], or by a plain `INSERT INTO task`.
 
+pub mod access;
 mod coalesce;
 mod connections;
 mod error;
 pub mod export;
 mod options;
 pub mod people;
+mod plain;
 mod pooled;
 mod rows;
 pub mod search;
@@ -28,7 +30,10 @@ pub mod sqlite;
 
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
-pub use verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType, Upcoming, WeakSetting};
+pub use verbs::{
+    Access, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType, Upcoming,
+    WeakSetting,
+};
 
 use std::sync::Arc;
 

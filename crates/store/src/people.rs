@@ -1,5 +1,6 @@
 //! What people and programs do to tasks from outside: the actions, alone or over everything a filter matches.
 
+use crate::access::BulkAudit;
 use crate::search::Filter;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{RetryPolicy, Status, TaskId, Time, limits, submit};
@@ -78,6 +79,19 @@ fn validate_remark(remark: Option<&String>) -> Result<(), FieldError> {
 }
 
 impl Action {
+    /// It in a word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Action::Cancel => "cancel",
+            Action::Retry => "retry",
+            Action::RunNow => "run_now",
+            Action::Resolve { .. } => "resolve",
+            Action::Edit(_) => "edit",
+            Action::Delete => "delete",
+        }
+    }
+
     /// Checks every field.
     pub fn validate(&self) -> Result<(), FieldError> {
         match self {
@@ -121,6 +135,8 @@ pub struct BulkRequest {
     pub up_to: TaskId,
     /// Only count.
     pub dry_run: bool,
+    /// The line of the log that it writes, where somebody is named.
+    pub audit: Option<BulkAudit>,
 }
 
 /// What one chunk of a bulk action did.

@@ -3,10 +3,11 @@
 //! The verbs are written once, in `verb/`, over this trait; a dialect supplies the statements and nothing else. Whoever
 //! implements it takes no decision: those come from the model, by way of the verbs.
 
+use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -58,6 +59,7 @@ pub(crate) struct Ended {
     pub id: TaskId,
     /// Its worker, where that has a heartbeat.
     pub worker_id: Option<String>,
+    pub tenant: String,
     pub task_type: String,
     pub attempt: u32,
     pub due: Time,
@@ -179,12 +181,10 @@ pub(crate) trait Session: Send {
     /// Forgets answers from before a time, at most so many, and says how many those were.
     async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64>;
 
-    /// Writes what a node counted of a type in a minute, in the place of what it wrote before.
-    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()>;
-    /// What all nodes counted from a minute on and before another, of a type or of all.
-    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>>;
-    /// Forgets what was counted before a minute, at most so many rows.
-    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()>;
+    /// Runs a plain statement, and says how many rows it changed.
+    async fn execute(&mut self, statement: &Plain) -> Attempted<u64>;
+    /// Reads the rows of a plain statement.
+    async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>>;
 
     /// Locks due tasks for a claim, in the order of claims, skipping what others have locked.
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>>;

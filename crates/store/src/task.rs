@@ -46,6 +46,8 @@ pub struct Task {
     pub run_id: Option<i64>,
     pub parent_id: Option<TaskId>,
     pub root_id: Option<TaskId>,
+    /// The token it was submitted with.
+    pub token_id: Option<i64>,
 }
 
 impl Task {

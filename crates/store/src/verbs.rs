@@ -4,6 +4,7 @@
 //! database fast. A verb whose future is dropped still ends, one way or the other: it never leaves a transaction open.
 
 use crate::Result;
+use crate::access::{Actor, AuditEntry, AuditQuery, Credential, NewToken, Quota, Token, TypeChange};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::task::{Submitted, Task, TaskDetail};
@@ -13,7 +14,7 @@ use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Access + 'static {
     /// Stores tasks, all or none. A task whose unique key is already live answers the existing task's id.
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
 
@@ -82,8 +83,8 @@ pub trait Store: Send + Sync + 'static {
     /// Writes what was counted of the executions that ended through this store. To be called every few seconds.
     async fn write_statistics(&self) -> Result<()>;
 
-    /// How executions went, by minute and type, from a time on and before another.
-    async fn statistics(&self, from: Time, to: Time, task_type: Option<String>) -> Result<Vec<Statistics>>;
+    /// How executions went, by minute, tenant and type.
+    async fn statistics(&self, wanted: StatisticsRange) -> Result<Vec<Statistics>>;
 
     /// How the database stands: its version and its durability.
     async fn inspect(&self) -> Result<Inspection>;
@@ -91,6 +92,46 @@ pub trait Store: Send + Sync + 'static {
     /// How many tasks are in two places at once or in none: always 0, unless somebody wrote into our tables. It reads every
     /// task there is.
     async fn contradictions(&self) -> Result<u64>;
+}
+
+/// Who may do what, and who did what.
+#[async_trait]
+pub trait Access: Send + Sync {
+    /// Makes a token, and answers it with what its holder shows: kept nowhere, shown once.
+    async fn create_token(&self, by: Actor, new: NewToken) -> Result<(Token, String)>;
+
+    /// All tokens, oldest first.
+    async fn tokens(&self) -> Result<Vec<Token>>;
+
+    /// A token, to check a caller against.
+    async fn credential(&self, id: i64) -> Result<Option<Credential>>;
+
+    /// Makes a token worth nothing. One that was revoked before stays as it is.
+    async fn revoke_token(&self, by: Actor, id: i64) -> Result<Option<Token>>;
+
+    /// Whether there has ever been a token.
+    async fn has_tokens(&self) -> Result<bool>;
+
+    /// Notes that a token was used just now.
+    async fn token_used(&self, id: i64) -> Result<()>;
+
+    /// Sets what a tenant may have.
+    async fn put_quota(&self, by: Actor, tenant: String, quota: Quota) -> Result<()>;
+
+    /// What tenants may have, where that is limited.
+    async fn quotas(&self) -> Result<Vec<(String, Quota)>>;
+
+    /// How many tasks of a tenant live.
+    async fn live_tasks(&self, tenant: String) -> Result<u64>;
+
+    /// Does something to a task, with a line in the log.
+    async fn act_as(&self, by: Actor, tenant: Option<String>, id: TaskId, action: Action) -> Result<Acted>;
+
+    /// Changes a type, with a line in the log where somebody is named.
+    async fn change_type(&self, by: Option<Actor>, change: TypeChange) -> Result<TaskType>;
+
+    /// Lines of the log, newest first.
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditEntry>>;
 }
 
 /// What a look at the clocks did.
@@ -126,11 +167,26 @@ pub struct Upcoming {
     pub due: Time,
 }
 
-/// How executions of a type went in a minute.
+/// Which statistics are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatisticsRange {
+    /// From this time on…
+    pub from: Time,
+    /// …and before this one.
+    pub to: Time,
+    /// Of this tenant; `None` is of all.
+    pub tenant: Option<String>,
+    /// Of this type; `None` is of all.
+    pub task_type: Option<String>,
+}
+
+/// How executions of a tenant's tasks of a type went in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The start of the minute.
     pub minute: Time,
+    /// The tenant.
+    pub tenant: String,
     /// The type.
     pub task_type: String,
     /// What was counted.

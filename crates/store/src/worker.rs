@@ -180,4 +180,6 @@ pub struct Worker {
     pub heartbeat_ms: Option<i64>,
     pub started_at: Time,
     pub seen_at: Time,
+    /// Whose tasks it takes; `None` is of all tenants.
+    pub tenant: Option<String>,
 }

@@ -20,6 +20,7 @@ const STRANGE_CHARS_MAX: usize = 200;
 pub(crate) struct Api {
     client: Client,
     server: Url,
+    tenant: Option<String>,
 }
 
 /// The answer to a call that went well: JSON as the server wrote it.
@@ -60,7 +61,7 @@ struct BadField {
 
 impl Api {
     /// A client of a server, with the token of the environment.
-    pub(crate) fn new(server: Url) -> Result<Api> {
+    pub(crate) fn new(server: Url, tenant: Option<String>) -> Result<Api> {
         let mut headers = HeaderMap::new();
         if let Some(token) = env::var("TASKWHEEL_TOKEN").ok().filter(|token| !token.is_empty()) {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
@@ -74,7 +75,7 @@ impl Api {
             .pool_idle_timeout(IDLE_TIME_MAX)
             .user_agent(concat!("taskwheel/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Api { client, server })
+        Ok(Api { client, server, tenant })
     }
 
     /// A request for a path below `/v1`, given by its segments, which may have any characters.
@@ -82,6 +83,9 @@ impl Api {
         let mut url = self.server.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push("v1").extend(path);
+        }
+        if let Some(tenant) = &self.tenant {
+            url.query_pairs_mut().append_pair("tenant", tenant);
         }
         self.client.request(method, url)
     }
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn a_path_keeps_odd_characters_in_their_segment() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let api = Api::new(Url::parse("http://host/prefix/").unwrap()).unwrap();
+        let api = Api::new(Url::parse("http://host/prefix/").unwrap(), None).unwrap();
         let request = api.request(Method::GET, &["types", "a/b?c"]).build().unwrap();
         assert_eq!(request.url().as_str(), "http://host/prefix/v1/types/a%2Fb%3Fc");
     }

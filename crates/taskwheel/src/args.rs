@@ -3,11 +3,13 @@
 //! The flags of a command are the fields of what it sends: one struct is both, so that neither can have what the other
 //! lacks.
 
+use crate::audit::AuditArgs;
 use crate::database::DatabaseArgs;
 use crate::serve::ServeArgs;
 use crate::stats::StatsArgs;
 use crate::submit::SubmitArgs;
 use crate::tasks::TasksCommand;
+use crate::tokens::{TenantsCommand, TokensCommand};
 use crate::types::TypesCommand;
 use crate::work::WorkArgs;
 use clap::{Parser, Subcommand};
@@ -26,6 +28,9 @@ pub(crate) struct Cli {
     #[arg(long, env = "TASKWHEEL_SERVER", value_name = "URL", value_parser = server_url)]
     #[arg(global = true, help_heading = GLOBAL, default_value = "http://127.0.0.1:9222")]
     pub(crate) server: Url,
+    /// The tenant that it is about, where the token is for several.
+    #[arg(long, env = "TASKWHEEL_TENANT", global = true, help_heading = GLOBAL)]
+    pub(crate) tenant: Option<String>,
     /// Print the server's answers as JSON, one a line.
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
@@ -49,6 +54,14 @@ pub(crate) enum Command {
     Types(TypesCommand),
     /// Show how the executions of each type went.
     Stats(StatsArgs),
+    /// Make, list and revoke tokens, on the database itself.
+    #[command(subcommand)]
+    Tokens(TokensCommand),
+    /// Limit what tenants may have, on the database itself.
+    #[command(subcommand)]
+    Tenants(TenantsCommand),
+    /// Show who changed what.
+    Audit(AuditArgs),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
     /// Look for what is wrong with the database.

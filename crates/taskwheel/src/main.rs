@@ -1,10 +1,11 @@
 //! The binary `taskwheel`: the server, and the command line that talks to it.
 //!
-//! Every command but `serve`, `migrate` and `check` is a client of the HTTP API and can do no more than other clients can.
+//! Every command but `serve`, `tokens`, `tenants`, `migrate` and `check` is a client of the HTTP API and can do no more than other clients can.
 //! What is for programs goes to stdout, what is for people who wait for it to stderr.
 
 mod api;
 mod args;
+mod audit;
 mod database;
 mod duration;
 mod output;
@@ -13,6 +14,7 @@ mod serve;
 mod stats;
 mod submit;
 mod tasks;
+mod tokens;
 mod types;
 mod work;
 
@@ -45,7 +47,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let api = || Api::new(cli.server);
+    let api = || Api::new(cli.server, cli.tenant.clone());
     match cli.command {
         Command::Serve(args) => serve::serve(args).await,
         Command::Submit(args) => submit::submit(&api()?, cli.json, &args).await,
@@ -53,6 +55,9 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Work(args) => work::work(api()?, cli.json, *args).await,
         Command::Types(command) => types::types(&api()?, cli.json, command).await,
         Command::Stats(args) => stats::stats(&api()?, cli.json, args).await,
+        Command::Tokens(command) => tokens::tokens(command, cli.tenant, cli.json).await,
+        Command::Tenants(command) => tokens::tenants(command, cli.json).await,
+        Command::Audit(args) => audit::audit(&api()?, cli.json, args).await,
         Command::Migrate(args) => database::migrate(args, cli.json).await,
         Command::Check(args) => database::check(args, cli.json).await,
         Command::Completions { shell } => completions(shell),

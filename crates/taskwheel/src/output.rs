@@ -34,6 +34,11 @@ pub(crate) fn complain(error: &anyhow::Error) {
     }
 }
 
+/// The fields of a value that was made here.
+pub(crate) fn fields(value: &serde_json::Value) -> Result<Fields> {
+    Ok(serde_json::from_str(&value.to_string())?)
+}
+
 /// A field as text: strings without quotes, everything else as JSON, nothing for null.
 pub(crate) fn text(fields: &Fields, name: &str) -> String {
     let json = fields.get(name).map_or("null", |value| value.get());

@@ -6,8 +6,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use taskwheel_engine::{Engine, EngineOptions};
+use taskwheel_store::Store;
 use tokio::net::lookup_host;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,6 +24,12 @@ pub(crate) struct ServeArgs {
     listen: String,
     #[command(flatten)]
     database: DatabaseArgs,
+    /// The certificate to serve HTTPS with, with its chain, as PEM.
+    #[arg(long, env = "TASKWHEEL_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, as PEM.
+    #[arg(long, env = "TASKWHEEL_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// The time zone of schedules that name none.
     #[arg(long, env = "TASKWHEEL_TIMEZONE", default_value = "UTC", value_parser = timezone)]
     timezone: String,
@@ -41,17 +49,19 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     let address = address(&args.listen).await?;
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
-    let listener = taskwheel_server::bind(address).await.with_context(|| {
+    let tls = tls(&args)?;
+    let store = database::open(&args.database).await?;
+    may_listen(&*store, address, tls.is_some()).await?;
+    let listener = taskwheel_server::bind(address, tls).await.with_context(|| {
         format!("cannot listen on {address}: end what listens there, or choose another address with --listen")
     })?;
-    let address = listener.address()?;
-    let store = database::open(&args.database).await?;
+    let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
     let engine = Arc::new(Engine::start(store, EngineOptions::default()));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
-    let client = client(address);
+    let client = client(scheme, address);
     output::print(&format!(
-        "taskwheel {} listens on http://{address}\n\
+        "taskwheel {} listens on {scheme}://{address}\n\
          database: {}, {} ({durability})\n\
          try:      {client} submit hello --payload '{{\"name\": \"you\"}}'\n          \
                    {client} work --type hello -- cat\n          \
@@ -73,9 +83,10 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 /// How the command line is called from where we are, to talk to this server.
-fn client(address: SocketAddr) -> String {
+fn client(scheme: &str, address: SocketAddr) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "taskwheel".into());
-    if address.to_string() == ADDRESS_DEFAULT { program } else { format!("{program} --server http://{address}") }
+    let is_default = scheme == "http" && address.to_string() == ADDRESS_DEFAULT;
+    if is_default { program } else { format!("{program} --server {scheme}://{address}") }
 }
 
 /// Logs go to stderr, as much as TASKWHEEL_LOG asks for.
@@ -88,18 +99,39 @@ fn log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }
 
-/// The address to listen on. Without tokens nobody is asked who they are, so only this machine may call.
+/// The address to listen on.
 async fn address(listen: &str) -> Result<SocketAddr> {
     let unreadable = || format!("--listen must be an address and a port, as in 127.0.0.1:9222, not {listen}");
     let mut addresses = lookup_host(listen).await.with_context(unreadable)?;
     let address = addresses.next().with_context(unreadable)?;
-    if !address.ip().is_loopback() {
+    Ok(address)
+}
+
+/// The certificate, where there is one.
+fn tls(args: &ServeArgs) -> Result<Option<taskwheel_server::TlsAcceptor>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    taskwheel_server::tls(certificate, key).map(Some).context("the certificate and its key cannot be used")
+}
+
+/// While there has never been a token nobody is asked who they are, so only this machine may call.
+async fn may_listen(store: &dyn Store, address: SocketAddr, is_encrypted: bool) -> Result<()> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    if !store.has_tokens().await? {
         bail!(
-            "there are no tokens yet, so the server listens on this machine alone: --listen 127.0.0.1:{}",
+            "there are no tokens yet, so the server listens on this machine alone: make one with `taskwheel tokens \
+             create --role admin`, or use --listen 127.0.0.1:{}",
             address.port()
         );
     }
-    Ok(address)
+    if !is_encrypted {
+        tracing::warn!(
+            "LISTENING ON {address} WITHOUT TLS: tokens and tasks can be read on the way; give --tls-cert and --tls-key, or \
+             let only a proxy that has TLS reach this address"
+        );
+    }
+    Ok(())
 }
 
 /// Becomes true at SIGTERM and Ctrl-C.

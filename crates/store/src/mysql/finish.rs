@@ -76,6 +76,7 @@ fn read_locked(row: &MySqlRow) -> sqlx::Result<Locked> {
     let ended = Ended {
         id,
         worker_id: row.try_get(1)?,
+        tenant: row.try_get(2)?,
         task_type: row.try_get(3)?,
         attempt: row.try_get::<i32, _>(6)?.unsigned_abs(),
         due: Time(row.try_get(7)?),

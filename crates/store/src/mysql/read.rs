@@ -19,7 +19,7 @@ const COLUMNS: &str = "
 SELECT t.id, t.tenant, t.type, t.task_key, t.payload, t.priority,
   TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.run_at) DIV 1000 AS run_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.expire_at) DIV 1000 AS expire_at,
   t.max_attempts, t.retry, t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key,
-  t.schedule_id, t.run_id, t.parent_id, t.root_id, t.remark,
+  t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.remark,
   TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.created_at) DIV 1000 AS created_at,
   COALESCE(w.status, r.status, h.status) AS status, COALESCE(w.round, r.round, h.round) AS round,
   COALESCE(w.attempts, r.attempts, h.attempts) AS attempts,
@@ -109,6 +109,7 @@ fn task(row: &MySqlRow) -> sqlx::Result<Task> {
         run_id: row.try_get("run_id")?,
         parent_id: row.try_get::<Option<i64>, _>("parent_id")?.map(TaskId),
         root_id: row.try_get::<Option<i64>, _>("root_id")?.map(TaskId),
+        token_id: row.try_get("token_id")?,
     })
 }
 

@@ -71,10 +71,10 @@ pub(super) async fn forget(connection: &mut MySqlConnection, worker_ids: &[Strin
 }
 
 const REGISTER: &str = "
-INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE host = VALUES(host), app = VALUES(app), types = VALUES(types), categories = VALUES(categories),
-  heartbeat_ms = VALUES(heartbeat_ms), seen_at = VALUES(seen_at)";
+  heartbeat_ms = VALUES(heartbeat_ms), seen_at = VALUES(seen_at), tenant = VALUES(tenant)";
 
 pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) -> Attempted<()> {
     sqlx::query(REGISTER)
@@ -86,6 +86,7 @@ pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) 
         .bind(worker.heartbeat_ms)
         .bind(worker.started_at.0)
         .bind(worker.seen_at.0)
+        .bind(&worker.tenant)
         .execute(connection)
         .await
         .map_err(fault)?;
@@ -108,7 +109,7 @@ pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String]
 }
 
 pub(super) async fn all(connection: &mut MySqlConnection) -> Attempted<Vec<Worker>> {
-    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at FROM task_worker ORDER BY worker_id";
+    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| worker(row).map_err(fault)).collect()
 }
@@ -123,6 +124,7 @@ fn worker(row: &MySqlRow) -> sqlx::Result<Worker> {
         heartbeat_ms: row.try_get(5)?,
         started_at: Time(row.try_get(6)?),
         seen_at: Time(row.try_get(7)?),
+        tenant: row.try_get(8)?,
     })
 }
 

@@ -23,7 +23,7 @@ kept AS (
   SELECT id, tenant, $7, round, attempts, error_count, error_info, checkpoint, progress, COALESCE(reported, result),
          affinity, exec_id, worker_id, host, started_at, outcome, $6, $6
   FROM gone)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at FROM gone";
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant FROM gone";
 
 /// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are there so that both take the same values.
 const DROP: &str = "
@@ -40,7 +40,7 @@ log AS (
   DELETE FROM task_attempt a USING gone g
   WHERE (g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL) AND a.task_id = g.id),
 content AS (DELETE FROM task t USING gone g WHERE t.id = g.id)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant
 FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0";
 
 pub(super) async fn succeed(
@@ -67,6 +67,7 @@ fn ended(row: &PgRow) -> sqlx::Result<Ended> {
     Ok(Ended {
         id: TaskId(row.try_get(0)?),
         worker_id: row.try_get(1)?,
+        tenant: row.try_get(6)?,
         task_type: row.try_get(2)?,
         attempt: row.try_get::<i32, _>(3)?.unsigned_abs(),
         due: Time(row.try_get(4)?),

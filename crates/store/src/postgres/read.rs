@@ -18,7 +18,7 @@ const COLUMNS: &str = "
 SELECT t.id, t.tenant, t.type, t.task_key, t.payload::text AS payload, t.priority,
   (date_part('epoch', t.run_at) * 1000)::bigint AS run_at, (date_part('epoch', t.expire_at) * 1000)::bigint AS expire_at,
   t.max_attempts, t.retry::text AS retry, t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key,
-  t.schedule_id, t.run_id, t.parent_id, t.root_id, t.remark,
+  t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.remark,
   (date_part('epoch', t.created_at) * 1000)::bigint AS created_at,
   COALESCE(w.status, r.status, h.status) AS status, COALESCE(w.round, r.round, h.round) AS round,
   COALESCE(w.attempts, r.attempts, h.attempts) AS attempts,
@@ -108,6 +108,7 @@ fn task(row: &PgRow) -> sqlx::Result<Task> {
         run_id: row.try_get("run_id")?,
         parent_id: row.try_get::<Option<i64>, _>("parent_id")?.map(TaskId),
         root_id: row.try_get::<Option<i64>, _>("root_id")?.map(TaskId),
+        token_id: row.try_get("token_id")?,
     })
 }
 

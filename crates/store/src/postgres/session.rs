@@ -1,11 +1,12 @@
 //! One open transaction on PostgreSQL: every statement the verbs need, each in the file of its kind.
 
-use super::{claim, finish, inspect, read, rows, statistics, submit, types, workers};
+use super::{claim, finish, inspect, plain, read, rows, submit, types, workers};
+use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter};
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use sqlx::postgres::PgConnection;
@@ -42,16 +43,12 @@ impl Session for PgSession<'_> {
         submit::forget_answers(self.connection, before, max).await
     }
 
-    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()> {
-        statistics::put(self.connection, node, counted).await
+    async fn execute(&mut self, statement: &Plain) -> Attempted<u64> {
+        plain::execute(self.connection, statement).await
     }
 
-    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>> {
-        statistics::read(self.connection, from, to, task_type).await
-    }
-
-    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()> {
-        statistics::forget(self.connection, before, max).await
+    async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
+        plain::rows(self.connection, statement, kinds).await
     }
 
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {

@@ -53,10 +53,11 @@ pub(super) async fn forget(connection: &mut PgConnection, worker_ids: &[String])
 }
 
 const REGISTER: &str = "
-INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
-  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at";
+  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at,
+  tenant = excluded.tenant";
 
 pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> Attempted<()> {
     sqlx::query(REGISTER)
@@ -68,6 +69,7 @@ pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> 
         .bind(worker.heartbeat_ms)
         .bind(worker.started_at.0)
         .bind(worker.seen_at.0)
+        .bind(&worker.tenant)
         .execute(connection)
         .await
         .map_err(fault)?;
@@ -88,7 +90,7 @@ pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], n
 }
 
 pub(super) async fn all(connection: &mut PgConnection) -> Attempted<Vec<Worker>> {
-    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at FROM task_worker ORDER BY worker_id";
+    let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| worker(row).map_err(fault)).collect()
 }
@@ -103,6 +105,7 @@ fn worker(row: &PgRow) -> sqlx::Result<Worker> {
         heartbeat_ms: row.try_get(5)?,
         started_at: Time(row.try_get(6)?),
         seen_at: Time(row.try_get(7)?),
+        tenant: row.try_get(8)?,
     })
 }
 

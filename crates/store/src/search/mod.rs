@@ -34,6 +34,8 @@ pub struct Filter {
     pub created_from: Option<Time>,
     pub created_to: Option<Time>,
     pub schedule_id: Option<i64>,
+    /// Submitted with this token.
+    pub token_id: Option<i64>,
     /// A part of the key, the payload, the error or the remark.
     pub text: Option<String>,
 }

@@ -399,8 +399,12 @@ impl Query {
             }
             writer.push(")");
         }
-        for (column, number) in [("t.priority", filter.priority.map(i64::from)), ("t.schedule_id", filter.schedule_id)]
-        {
+        let numbers = [
+            ("t.priority", filter.priority.map(i64::from)),
+            ("t.schedule_id", filter.schedule_id),
+            ("t.token_id", filter.token_id),
+        ];
+        for (column, number) in numbers {
             if let Some(number) = number {
                 writer.push(&format!(" AND {column} = ")).number(number);
             }

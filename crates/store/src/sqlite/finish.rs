@@ -8,7 +8,7 @@ use taskwheel_model::{Status, TaskId, Time};
 /// The guard: what follows concerns this very execution.
 const FIND: &str = "
 SELECT CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, unique_key IS NOT NULL,
-       attempts > 1 OR round > 1 OR affinity IS NOT NULL, type, attempts, due, started_at
+       attempts > 1 OR round > 1 OR affinity IS NOT NULL, type, attempts, due, started_at, tenant
 FROM task_running WHERE id = ?1 AND exec_id = ?2 AND (?3 IS NULL OR tenant = ?3)";
 const KEEP: &str = "
 INSERT OR FAIL INTO task_history (id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result,
@@ -30,6 +30,7 @@ pub(super) fn succeed(connection: &Connection, done: &[Done], keep: bool, now: T
                 let ended = Ended {
                     id: *id,
                     worker_id: row.get(0)?,
+                    tenant: row.get(7)?,
                     task_type: row.get(3)?,
                     attempt: row.get(4)?,
                     due: Time(row.get(5)?),

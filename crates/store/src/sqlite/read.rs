@@ -15,7 +15,7 @@ use taskwheel_model::{ExecId, Outcome, Slot, Status, TaskId, Time};
 /// `task_worker k`.
 const COLUMNS: &str = "
 SELECT t.id, t.tenant, t.type, t.task_key, t.payload, t.priority, t.run_at, t.expire_at, t.max_attempts, t.retry,
-  t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key, t.schedule_id, t.run_id, t.parent_id, t.root_id,
+  t.timeout_ms, t.category, t.creator, t.route_key, t.slot, t.unique_key, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id,
   t.remark, t.created_at,
   COALESCE(w.status, r.status, h.status) AS status, COALESCE(w.round, r.round, h.round) AS round,
   COALESCE(w.attempts, r.attempts, h.attempts) AS attempts,
@@ -105,6 +105,7 @@ fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
         run_id: row.get("run_id")?,
         parent_id: row.get::<_, Option<i64>>("parent_id")?.map(TaskId),
         root_id: row.get::<_, Option<i64>>("root_id")?.map(TaskId),
+        token_id: row.get("token_id")?,
     })
 }
 

@@ -5,13 +5,14 @@
 //! savepoint of its own, so that one that fails, or panics, takes back only what it did itself. Then it commits, and only
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
-use super::{claim, fault, finish, inspect, read, read_clock, rows, statistics, submit, types, workers};
+use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, submit, types, workers};
 use crate::options::Clock;
+use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Statistics, TaskType, Upcoming};
+use crate::verbs::{Count, Inspection, TaskType, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -248,16 +249,12 @@ impl Session for SqliteSession {
         submit::forget_answers(&self.connection, before, max)
     }
 
-    async fn put_statistics(&mut self, node: &str, counted: &[Statistics]) -> Attempted<()> {
-        statistics::put(&self.connection, node, counted)
+    async fn execute(&mut self, statement: &Plain) -> Attempted<u64> {
+        plain::execute(&self.connection, statement)
     }
 
-    async fn statistics(&mut self, from: Time, to: Time, task_type: Option<&str>) -> Attempted<Vec<Statistics>> {
-        statistics::read(&self.connection, from, to, task_type)
-    }
-
-    async fn forget_statistics(&mut self, before: Time, max: usize) -> Attempted<()> {
-        statistics::forget(&self.connection, before, max)
+    async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
+        plain::rows(&self.connection, statement, kinds)
     }
 
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {

@@ -54,10 +54,11 @@ pub(super) fn forget(connection: &Connection, worker_ids: &[String]) -> Attempte
 }
 
 const REGISTER: &str = "
-INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
-  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at";
+  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at,
+  tenant = excluded.tenant";
 
 pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()> {
     connection.prepare_cached(REGISTER)?.execute(params![
@@ -68,7 +69,8 @@ pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()
         json(&worker.categories),
         worker.heartbeat_ms,
         worker.started_at.0,
-        worker.seen_at.0
+        worker.seen_at.0,
+        worker.tenant
     ])?;
     Ok(())
 }
@@ -82,7 +84,7 @@ pub(super) fn seen(connection: &Connection, worker_ids: &[String], now: Time) ->
 }
 
 const ALL: &str = "
-SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at FROM task_worker ORDER BY worker_id";
+SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
 
 pub(super) fn all(connection: &Connection) -> Attempted<Vec<Worker>> {
     let mut statement = connection.prepare_cached(ALL)?;
@@ -100,6 +102,7 @@ fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
         heartbeat_ms: row.get(5)?,
         started_at: Time(row.get(6)?),
         seen_at: Time(row.get(7)?),
+        tenant: row.get(8)?,
     })
 }
 

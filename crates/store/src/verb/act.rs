@@ -86,6 +86,9 @@ pub(super) async fn bulk(
     }
     let (answers, dues) = act(session, memory, request.tenant.as_deref(), &ids, &request.action).await?;
     chunk.changed = answers.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64;
+    if let Some(audit) = &request.audit {
+        super::access::bulk_line(session, request.tenant.as_deref(), audit, (chunk.matched, chunk.changed)).await?;
+    }
     Ok((chunk, dues))
 }
 

@@ -77,6 +77,7 @@ async fn succeed(
     let ended_at = session.now();
     let ran = |one: Ended| Ran {
         outcome: executions[&one.id].1,
+        tenant: one.tenant,
         task_type: one.task_type,
         attempt: one.attempt,
         due: one.due,

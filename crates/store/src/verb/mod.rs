@@ -3,7 +3,9 @@
 //! Each file has one verb or a few that belong together: what it loads, what it asks the model, what it writes. The
 //! statements themselves are the dialects'.
 
+mod access;
 mod act;
+mod authority;
 mod claim;
 mod finish;
 mod read;
@@ -19,13 +21,16 @@ mod workers;
 pub(crate) use submit::{Plan, submit_on, unique_keys};
 pub(crate) use types::Types;
 
+use crate::access::TypeChange;
 use crate::coalesce::Coalescer;
 use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::session::{Database, Repeat};
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType};
+use crate::verbs::{
+    Access as _, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
+};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -255,12 +260,11 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType> {
-        settings.validate().map_err(StoreError::field)?;
-        self.core.change_type(task_type, Some(settings), None).await
+        self.change_type(None, TypeChange { task_type, settings: Some(settings), paused: None }).await
     }
 
     async fn pause_type(&self, task_type: String, paused: bool) -> Result<TaskType> {
-        self.core.change_type(task_type, None, Some(paused)).await
+        self.change_type(None, TypeChange { task_type, settings: None, paused: Some(paused) }).await
     }
 
     async fn types(&self) -> Result<Vec<TaskType>> {
@@ -295,17 +299,15 @@ impl<D: Database> Store for SqlStore<D> {
         Ok(())
     }
 
-    async fn statistics(&self, from: Time, to: Time, task_type: Option<String>) -> Result<Vec<Statistics>> {
-        let task_type = Arc::new(task_type);
-        let found = self
-            .core
+    async fn statistics(&self, wanted: StatisticsRange) -> Result<Vec<Statistics>> {
+        let wanted = Arc::new(wanted);
+        self.core
             .database
             .read(move |session| {
-                let task_type = task_type.clone();
-                Box::pin(async move { session.statistics(from, to, task_type.as_deref()).await })
+                let wanted = wanted.clone();
+                Box::pin(async move { statistics::read(session, &wanted).await })
             })
-            .await?;
-        Ok(statistics::merged(found))
+            .await
     }
 
     async fn inspect(&self) -> Result<Inspection> {
@@ -391,30 +393,6 @@ impl<D: Database> Core<D> {
         let (answer, dues) = work.await?;
         self.memory.watermarks.lower(&dues);
         Ok(answer)
-    }
-
-    async fn change_type(
-        &self,
-        task_type: String,
-        settings: Option<TypeSettings>,
-        paused: Option<bool>,
-    ) -> Result<TaskType> {
-        field::task_type("type", &task_type).map_err(StoreError::field)?;
-        let input = Arc::new((task_type, settings));
-        let changed = self
-            .database
-            .transact(Repeat::Harmless, move |session| {
-                let input = input.clone();
-                Box::pin(async move {
-                    session.put_type(&input.0, input.1.as_ref(), paused).await?;
-                    let types = session.types().await?;
-                    let changed = types.into_iter().find(|one| one.task_type == input.0);
-                    changed.ok_or_else(|| StoreError::Database("a type was not stored".into()).into())
-                })
-            })
-            .await?;
-        self.memory.types.forget();
-        Ok(changed)
     }
 }
 

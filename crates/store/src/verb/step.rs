@@ -220,6 +220,7 @@ impl<'a> Hosts<'a> {
 pub(super) fn ran(record: &Record, step: &Step, now: Time) -> Option<Ran> {
     let Place::Live(row) = &record.place else { return None };
     Some(Ran {
+        tenant: row.tenant.clone(),
         task_type: row.task_type.clone(),
         attempt: row.attempts,
         due: row.due,

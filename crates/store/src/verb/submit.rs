@@ -162,6 +162,7 @@ pub(super) fn shown(task: NewTask, id: TaskId, created_at: Time, types: &Types) 
         run_id: None,
         parent_id: None,
         root_id: None,
+        token_id: task.token_id,
     };
     shown.effective(settings)
 }

@@ -44,6 +44,7 @@ impl WorkerCache {
             heartbeat_ms: request.heartbeat_ms,
             started_at: now,
             seen_at: now,
+            tenant: request.tenant.clone(),
         };
         session.register(&worker).await?;
         self.remember(request, now);

@@ -95,6 +95,7 @@ async fn values_at_their_limits_are_kept_whole(platform: &Platform) {
         route_key: emoji(200),
         unique_key: emoji(200),
         affinity: emoji(64),
+        token_id: Some(i64::MAX),
     };
     let id = platform.submit(given.clone()).await;
     let shown = platform.task(id).await;
@@ -227,6 +228,7 @@ async fn a_bad_list_or_bulk_names_its_field(platform: &Platform) {
         after: TaskId(0),
         up_to: TaskId(i64::MAX),
         dry_run: false,
+        audit: None,
     };
     let filter = Filter { creator: long(65), ..Filter::default() };
     assert_eq!(refused(platform.store.bulk(bulk(filter, Action::Cancel)).await).1, "creator");

@@ -7,7 +7,7 @@ use taskwheel_store::people::{Action, BulkRequest, Edit};
 use taskwheel_store::search::Filter;
 
 fn request(filter: Filter, action: Action) -> BulkRequest {
-    BulkRequest { tenant: None, filter, action, after: TaskId(0), up_to: TaskId(i64::MAX), dry_run: false }
+    BulkRequest { tenant: None, filter, action, after: TaskId(0), up_to: TaskId(i64::MAX), dry_run: false, audit: None }
 }
 
 /// Runs a bulk action to its end: (matched, changed).

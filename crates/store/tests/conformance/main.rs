@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod act;
 mod affinity;
 mod bad_input;

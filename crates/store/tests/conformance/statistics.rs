@@ -3,14 +3,19 @@
 use crate::facts;
 use crate::support::{Platform, task};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Tally, Time};
-use taskwheel_store::Store;
+use taskwheel_store::{StatisticsRange, Store};
 
 const MINUTE_MS: i64 = 60_000;
+
+/// All that was ever counted.
+fn ever() -> StatisticsRange {
+    StatisticsRange { from: Time(0), to: Time(i64::MAX), tenant: None, task_type: None }
+}
 
 /// What was counted of a type, over all time.
 async fn counted(store: &dyn Store, task_type: &str) -> Tally {
     let mut sum = Tally::default();
-    for one in store.statistics(Time(0), Time(i64::MAX), Some(task_type.to_owned())).await.unwrap() {
+    for one in store.statistics(StatisticsRange { task_type: Some(task_type.to_owned()), ..ever() }).await.unwrap() {
         sum.merge(&one.tally);
     }
     sum
@@ -58,10 +63,11 @@ async fn each_minute_is_by_itself_and_ranges_are_half_open(platform: &Platform) 
         platform.store.write_statistics().await.unwrap();
         platform.advance_ms(MINUTE_MS);
     }
-    let all = platform.store.statistics(Time(0), Time(i64::MAX), None).await.unwrap();
+    let all = platform.store.statistics(ever()).await.unwrap();
     assert_eq!(all.len(), 3);
     assert!(all.iter().all(|one| one.minute.0 % MINUTE_MS == 0 && one.tally.success_first == 1));
-    let two = platform.store.statistics(all[0].minute, all[2].minute, None).await.unwrap();
+    let two =
+        platform.store.statistics(StatisticsRange { from: all[0].minute, to: all[2].minute, ..ever() }).await.unwrap();
     assert_eq!(two, all[..2]);
 }
 
@@ -75,7 +81,7 @@ async fn what_several_nodes_counted_is_shown_as_one(platform: &Platform) {
             .unwrap();
         store.write_statistics().await.unwrap();
     }
-    let all = platform.store.statistics(Time(0), Time(i64::MAX), None).await.unwrap();
+    let all = platform.store.statistics(ever()).await.unwrap();
     assert_eq!(all.iter().map(|one| one.tally.success_first).collect::<Vec<_>>(), [2]);
 }
 
@@ -93,7 +99,23 @@ async fn statistics_outlive_their_tasks_and_end_after_400_days(platform: &Platfo
     assert_eq!(counted(&*platform.store, "sms").await.success_first, 1);
 }
 
+async fn tenants_are_counted_apart(platform: &Platform) {
+    for tenant in ["acme", "other", "acme"] {
+        let claimed = platform.start(NewTask { tenant: tenant.into(), ..task("mail") }).await;
+        platform.finish(&claimed, Outcome::Success).await;
+    }
+    platform.store.write_statistics().await.unwrap();
+    let of = async |tenant: &str| {
+        let wanted = StatisticsRange { tenant: Some(tenant.into()), ..ever() };
+        let found = platform.store.statistics(wanted).await.unwrap();
+        assert!(found.iter().all(|one| one.tenant == tenant));
+        found.iter().map(|one| one.tally.success_first).sum::<u64>()
+    };
+    assert_eq!((of("acme").await, of("other").await, of("default").await), (2, 1, 0));
+}
+
 facts![
+    tenants_are_counted_apart,
     every_end_of_an_execution_is_counted_once,
     lost_executions_are_counted,
     each_minute_is_by_itself_and_ranges_are_half_open,

@@ -19,6 +19,7 @@ async fn a_worker_that_claims_is_known(platform: &Platform) {
     platform.claim_for(beating("w1")).await;
     let known = platform.store.workers().await.unwrap();
     let expected = Worker {
+        tenant: None,
         worker_id: "w1".into(),
         host: "host-a".into(),
         app: Some("shop".into()),

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS task (
     run_id       BIGINT,
     parent_id    BIGINT,
     root_id      BIGINT,
+    token_id     BIGINT,
     remark       TEXT,
     created_at   DATETIME(3) NOT NULL DEFAULT (UTC_TIMESTAMP(3)),
     CONSTRAINT task_payload_bytes CHECK (OCTET_LENGTH(payload) <= 262144),
@@ -194,12 +195,14 @@ CREATE TABLE IF NOT EXISTS task_worker (
     categories   LONGTEXT NOT NULL,
     heartbeat_ms BIGINT,
     started_at   BIGINT NOT NULL,
-    seen_at      BIGINT NOT NULL
+    seen_at      BIGINT NOT NULL,
+    tenant       VARCHAR(64)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE IF NOT EXISTS task_statistics (
     minute         BIGINT NOT NULL,
+    tenant         VARCHAR(64) NOT NULL,
     type           VARCHAR(200) NOT NULL,
     node           VARCHAR(64) NOT NULL,
     success_first  BIGINT NOT NULL,
@@ -209,7 +212,43 @@ CREATE TABLE IF NOT EXISTS task_statistics (
     failures       BIGINT NOT NULL,
     wait_ms        TEXT NOT NULL,
     run_ms         TEXT NOT NULL,
-    PRIMARY KEY (minute, type, node)
+    PRIMARY KEY (minute, tenant, type, node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Who may call. Only the hash of a secret is kept, and a row is never removed: a token that was revoked has existed.
+CREATE TABLE IF NOT EXISTS task_token (
+    id           BIGINT NOT NULL PRIMARY KEY,
+    secret_hash  VARCHAR(64) NOT NULL,
+    role         VARCHAR(64) NOT NULL,
+    tenant       VARCHAR(64),
+    types        TEXT,
+    rate_per_s   BIGINT,
+    created_at   BIGINT NOT NULL,
+    expires_at   BIGINT,
+    last_used_at BIGINT,
+    revoked_at   BIGINT
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- What a tenant may have.
+CREATE TABLE IF NOT EXISTS task_quota (
+    tenant        VARCHAR(64) NOT NULL PRIMARY KEY,
+    live_max      BIGINT,
+    submits_per_s BIGINT
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Who changed what. The ids grow with time.
+CREATE TABLE IF NOT EXISTS task_audit (
+    id       VARCHAR(64) NOT NULL PRIMARY KEY,
+    made_at  BIGINT NOT NULL,
+    token_id BIGINT,
+    actor    VARCHAR(64) NOT NULL,
+    tenant   VARCHAR(64),
+    action   VARCHAR(64) NOT NULL,
+    target   VARCHAR(200) NOT NULL,
+    was      LONGTEXT,
+    became   LONGTEXT,
+    detail   TEXT,
+    KEY task_audit_by_tenant (tenant, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction. The store
@@ -257,7 +296,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(w.updated_at, r.updated_at, h.updated_at),
            CAST('1970-01-01' AS DATETIME(3))) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

@@ -25,6 +25,7 @@ CREATE TABLE task (
     run_id       bigint,
     parent_id    bigint,
     root_id      bigint,
+    token_id     bigint,
     remark       text,
     created_at   timestamptz(3) NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
 );
@@ -186,12 +187,14 @@ CREATE TABLE task_worker (
     categories   text NOT NULL,
     heartbeat_ms bigint,
     started_at   bigint NOT NULL,
-    seen_at      bigint NOT NULL
+    seen_at      bigint NOT NULL,
+    tenant       text COLLATE "C"
 );
 
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE task_statistics (
     minute         bigint NOT NULL,
+    tenant         text COLLATE "C" NOT NULL,
     type           text COLLATE "C" NOT NULL,
     node           text COLLATE "C" NOT NULL,
     success_first  bigint NOT NULL,
@@ -201,8 +204,44 @@ CREATE TABLE task_statistics (
     failures       bigint NOT NULL,
     wait_ms        text NOT NULL,
     run_ms         text NOT NULL,
-    PRIMARY KEY (minute, type, node)
+    PRIMARY KEY (minute, tenant, type, node)
 );
+
+-- Who may call. Only the hash of a secret is kept, and a row is never removed: a token that was revoked has existed.
+CREATE TABLE task_token (
+    id           bigint NOT NULL PRIMARY KEY,
+    secret_hash  text COLLATE "C" NOT NULL,
+    role         text COLLATE "C" NOT NULL,
+    tenant       text COLLATE "C",
+    types        text,
+    rate_per_s   bigint,
+    created_at   bigint NOT NULL,
+    expires_at   bigint,
+    last_used_at bigint,
+    revoked_at   bigint
+);
+
+-- What a tenant may have.
+CREATE TABLE task_quota (
+    tenant        text COLLATE "C" NOT NULL PRIMARY KEY,
+    live_max      bigint,
+    submits_per_s bigint
+);
+
+-- Who changed what. The ids grow with time.
+CREATE TABLE task_audit (
+    id       text COLLATE "C" NOT NULL PRIMARY KEY,
+    made_at  bigint NOT NULL,
+    token_id bigint,
+    actor    text COLLATE "C" NOT NULL,
+    tenant   text COLLATE "C",
+    action   text COLLATE "C" NOT NULL,
+    target   text COLLATE "C" NOT NULL,
+    was      text,
+    became   text,
+    detail   text
+);
+CREATE INDEX task_audit_by_tenant ON task_audit (tenant, id);
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
 CREATE FUNCTION task_goes_live() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -249,7 +288,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        task_time(COALESCE(r.started_at, h.started_at)) AS started_at, task_time(h.finished_at) AS finished_at,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        task_time(COALESCE(w.updated_at, r.updated_at, h.updated_at)) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

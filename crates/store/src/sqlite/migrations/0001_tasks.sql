@@ -26,6 +26,7 @@ CREATE TABLE task (
     run_id       INTEGER,
     parent_id    INTEGER,
     root_id      INTEGER,
+    token_id     INTEGER,
     remark       TEXT,
     created_at   INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
 ) STRICT;
@@ -190,12 +191,14 @@ CREATE TABLE task_worker (
     categories   TEXT NOT NULL,
     heartbeat_ms INTEGER,
     started_at   INTEGER NOT NULL,
-    seen_at      INTEGER NOT NULL
+    seen_at      INTEGER NOT NULL,
+    tenant       TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE task_statistics (
     minute         INTEGER NOT NULL,
+    tenant         TEXT NOT NULL,
     type           TEXT NOT NULL,
     node           TEXT NOT NULL,
     success_first  INTEGER NOT NULL,
@@ -205,8 +208,44 @@ CREATE TABLE task_statistics (
     failures       INTEGER NOT NULL,
     wait_ms        TEXT NOT NULL,
     run_ms         TEXT NOT NULL,
-    PRIMARY KEY (minute, type, node)
+    PRIMARY KEY (minute, tenant, type, node)
 ) STRICT, WITHOUT ROWID;
+
+-- Who may call. Only the hash of a secret is kept, and a row is never removed: a token that was revoked has existed.
+CREATE TABLE task_token (
+    id           INTEGER NOT NULL PRIMARY KEY,
+    secret_hash  TEXT NOT NULL,
+    role         TEXT NOT NULL,
+    tenant       TEXT,
+    types        TEXT,
+    rate_per_s   INTEGER,
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    last_used_at INTEGER,
+    revoked_at   INTEGER
+) STRICT;
+
+-- What a tenant may have.
+CREATE TABLE task_quota (
+    tenant        TEXT NOT NULL PRIMARY KEY,
+    live_max      INTEGER,
+    submits_per_s INTEGER
+) STRICT;
+
+-- Who changed what. The ids grow with time.
+CREATE TABLE task_audit (
+    id       TEXT NOT NULL PRIMARY KEY,
+    made_at  INTEGER NOT NULL,
+    token_id INTEGER,
+    actor    TEXT NOT NULL,
+    tenant   TEXT,
+    action   TEXT NOT NULL,
+    target   TEXT NOT NULL,
+    was      TEXT,
+    became   TEXT,
+    detail   TEXT
+) STRICT;
+CREATE INDEX task_audit_by_tenant ON task_audit (tenant, id);
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
 CREATE TRIGGER task_goes_live AFTER INSERT ON task
@@ -259,7 +298,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        h.finished_at - h.started_at AS exec_ms,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1000.0, 'unixepoch') AS created_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', COALESCE(w.updated_at, r.updated_at, h.updated_at) / 1000.0, 'unixepoch') AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

@@ -1,0 +1,79 @@
+//! Quotas: what a tenant may have. They are limits against mishaps, not accounts: each node counts its own submits, and the
+//! number of live tasks is a second old.
+
+use crate::access::Allowance;
+use crate::problem::{Answer, Problem};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use taskwheel_store::Store;
+use taskwheel_store::access::Quota;
+
+/// How long what was read is believed.
+const FRESH: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct Quotas(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    read_at: Option<Instant>,
+    of: HashMap<String, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    quota: Quota,
+    submits: Allowance,
+    /// Live tasks, as counted, with those that were let in since.
+    live: Option<(Instant, u64)>,
+}
+
+impl Quotas {
+    /// Lets a tenant submit so many tasks, or says what it has too much of.
+    pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, tasks: usize) -> Answer<()> {
+        if self.lock().read_at.is_none_or(|at| at.elapsed() >= FRESH) {
+            self.read(store).await?;
+        }
+        let must_count = match self.lock().of.get(tenant) {
+            None => return Ok(()),
+            Some(one) => one.quota.live_max.is_some() && one.live.is_none_or(|(at, _)| at.elapsed() >= FRESH),
+        };
+        let counted = if must_count { Some(store.live_tasks(tenant.to_owned()).await?) } else { None };
+        let mut state = self.lock();
+        let Some(one) = state.of.get_mut(tenant) else { return Ok(()) };
+        if let Some(live) = counted {
+            one.live = Some((Instant::now(), live));
+        }
+        if let (Some(most), Some((_, live))) = (one.quota.live_max, &mut one.live) {
+            if *live + tasks as u64 > most.unsigned_abs() {
+                let detail = format!("the tenant {tenant} may have {most} live tasks, and has {live}");
+                return Err(Problem::too_often(detail));
+            }
+            *live += tasks as u64;
+        }
+        match one.quota.submits_per_s {
+            Some(per_s) if !one.submits.take(per_s, tasks) => {
+                Err(Problem::too_often(format!("the tenant {tenant} may submit {per_s} tasks a second")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn read(&self, store: &dyn Store) -> Answer<()> {
+        let read_at = Instant::now();
+        let quotas = store.quotas().await?;
+        let mut state = self.lock();
+        let mut before = std::mem::take(&mut state.of);
+        for (tenant, quota) in quotas {
+            let one = before.remove(&tenant).unwrap_or_default();
+            state.of.insert(tenant, Tenant { quota, ..one });
+        }
+        state.read_at = Some(read_at);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,37 @@
+//! Plain statements.
+
+use super::fault;
+use crate::plain::{Cell, Kind, Plain, PlainRow};
+use crate::session::Attempted;
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, MySql, Row};
+
+fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
+    let query = sqlx::query(AssertSqlSafe(statement.text.to_owned()));
+    statement.values.iter().fold(query, |query, value| match value {
+        Cell::Number(number) => query.bind(*number),
+        Cell::Text(text) => query.bind(text.clone()),
+    })
+}
+
+pub(super) async fn execute(connection: &mut MySqlConnection, statement: &Plain) -> Attempted<u64> {
+    query(statement).execute(connection).await.map(|done| done.rows_affected()).map_err(fault)
+}
+
+pub(super) async fn rows(
+    connection: &mut MySqlConnection,
+    statement: &Plain,
+    kinds: &[Kind],
+) -> Attempted<Vec<PlainRow>> {
+    let rows = query(statement).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| cells(row, kinds).map(PlainRow::new).map_err(fault)).collect()
+}
+
+fn cells(row: &MySqlRow, kinds: &[Kind]) -> sqlx::Result<Vec<Cell>> {
+    let cell = |(place, kind): (usize, &Kind)| match kind {
+        Kind::Number => row.try_get(place).map(Cell::Number),
+        Kind::Text => row.try_get(place).map(Cell::Text),
+    };
+    kinds.iter().enumerate().map(cell).collect()
+}

@@ -1,0 +1,33 @@
+//! Plain statements.
+
+use crate::plain::{Cell, Kind, Plain, PlainRow};
+use crate::session::Attempted;
+use rusqlite::types::{ToSql, ToSqlOutput};
+use rusqlite::{Connection, Row, params_from_iter};
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Cell::Number(number) => number.to_sql(),
+            Cell::Text(text) => text.to_sql(),
+        }
+    }
+}
+
+pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u64> {
+    Ok(connection.prepare_cached(statement.text)?.execute(params_from_iter(&statement.values))? as u64)
+}
+
+pub(super) fn rows(connection: &Connection, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
+    let mut prepared = connection.prepare_cached(statement.text)?;
+    let rows = prepared.query_map(params_from_iter(&statement.values), |row| cells(row, kinds).map(PlainRow::new))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn cells(row: &Row<'_>, kinds: &[Kind]) -> rusqlite::Result<Vec<Cell>> {
+    let cell = |(place, kind): (usize, &Kind)| match kind {
+        Kind::Number => row.get(place).map(Cell::Number),
+        Kind::Text => row.get(place).map(Cell::Text),
+    };
+    kinds.iter().enumerate().map(cell).collect()
+}

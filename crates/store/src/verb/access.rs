@@ -1,0 +1,318 @@
+//! Access: tokens, quotas, and the log of who changed what. A change and its line in the log are one transaction.
+
+use super::Memory;
+use crate::access::{
+    Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, audit_id, target,
+};
+use crate::people::{Acted, Action};
+use crate::plain::{Kind, Plain, PlainRow, plain};
+use crate::session::{Attempted, Session};
+use crate::verb::watermark::LaneDue;
+use crate::verbs::TaskType;
+use crate::{StoreError, export};
+use serde_json::{Map, Value, json};
+use taskwheel_model::{TaskId, Time};
+
+const CREATE: &str = "
+INSERT INTO task_token (id, secret_hash, role, tenant, types, rate_per_s, created_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
+pub(super) async fn create_token(
+    session: &mut dyn Session,
+    (id, hash): (i64, &str),
+    new: &NewToken,
+    by: &Actor,
+) -> Attempted<Token> {
+    let now = session.now();
+    let token = Token {
+        id,
+        role: new.role,
+        tenant: new.tenant.clone(),
+        types: new.types.clone(),
+        rate_per_s: new.rate_per_s,
+        created_at: now,
+        expires_at: new.expires_ms.map(|ms| now.plus_ms(ms)),
+        last_used_at: None,
+        revoked_at: None,
+    };
+    let types = token.types.as_ref().map(|types| json!(types).to_string());
+    let create = plain(CREATE).bind(id).bind(hash).bind(token.role.as_str()).bind(token.tenant.clone()).bind(types);
+    let create = create.bind(token.rate_per_s).bind(now.0).bind(token.expires_at.map(|time| time.0));
+    session.execute(&create).await?;
+    write_line(session, about_token(&token, by, "token.create", Value::Null, token_json(&token), now)).await?;
+    Ok(token)
+}
+
+pub(super) async fn revoke_token(session: &mut dyn Session, id: i64, by: &Actor) -> Attempted<Option<Token>> {
+    let now = session.now();
+    let Some(Credential { token, .. }) = credential(session, id).await? else { return Ok(None) };
+    if token.revoked_at.is_some() {
+        return Ok(Some(token));
+    }
+    session.execute(&plain("UPDATE task_token SET revoked_at = ? WHERE id = ?").bind(now.0).bind(id)).await?;
+    let revoked = Token { revoked_at: Some(now), ..token };
+    let after = json!({"revoked_at": export::rfc3339(now)});
+    write_line(session, about_token(&revoked, by, "token.revoke", json!({"revoked_at": null}), after, now)).await?;
+    Ok(Some(revoked))
+}
+
+fn about_token(token: &Token, by: &Actor, action: &str, before: Value, after: Value, now: Time) -> AuditEntry {
+    AuditEntry {
+        id: audit_id(now),
+        at: now,
+        actor: by.clone(),
+        tenant: token.tenant.clone(),
+        action: action.into(),
+        target: token.id.to_string(),
+        before,
+        after,
+        detail: Value::Null,
+    }
+}
+
+fn token_json(token: &Token) -> Value {
+    json!({"role": token.role, "tenant": token.tenant, "types": token.types, "rate_per_s": token.rate_per_s,
+           "expires_at": token.expires_at.map(export::rfc3339)})
+}
+
+const TOKENS: &str = "
+SELECT id, secret_hash, role, tenant, types, rate_per_s, created_at, expires_at, last_used_at, revoked_at
+FROM task_token WHERE (? IS NULL OR id = ?) ORDER BY created_at, id";
+const TOKEN_KINDS: [Kind; 10] = {
+    use Kind::{Number, Text};
+    [Number, Text, Text, Text, Text, Number, Number, Number, Number, Number]
+};
+
+pub(super) async fn credential(session: &mut dyn Session, id: i64) -> Attempted<Option<Credential>> {
+    let rows = session.rows(&plain(TOKENS).bind(id).bind(id), &TOKEN_KINDS).await?;
+    let found = rows.into_iter().next().map(read_token).transpose()?;
+    let now = session.now();
+    Ok(found.map(|(token, secret_hash)| Credential { is_valid: token.is_valid(now), token, secret_hash }))
+}
+
+pub(super) async fn tokens(session: &mut dyn Session) -> Attempted<Vec<Token>> {
+    let all = plain(TOKENS).bind(None::<i64>).bind(None::<i64>);
+    session.rows(&all, &TOKEN_KINDS).await?.into_iter().map(|row| read_token(row).map(|(token, _)| token)).collect()
+}
+
+fn read_token(mut row: PlainRow) -> Attempted<(Token, String)> {
+    let (id, hash, role) = (row.number()?, row.text()?, row.text()?);
+    let spoilt = |what: &str| StoreError::Database(format!("the {what} of token {id} cannot be read"));
+    let token = Token {
+        id,
+        role: role.parse().map_err(|_| spoilt("role"))?,
+        tenant: row.maybe_text()?,
+        types: row.maybe_text()?.map(|types| serde_json::from_str(&types).map_err(|_| spoilt("types"))).transpose()?,
+        rate_per_s: row.maybe_number()?,
+        created_at: Time(row.number()?),
+        expires_at: row.maybe_number()?.map(Time),
+        last_used_at: row.maybe_number()?.map(Time),
+        revoked_at: row.maybe_number()?.map(Time),
+    };
+    Ok((token, hash))
+}
+
+/// Whether there has ever been a token: none is ever removed.
+pub(super) async fn has_tokens(session: &mut dyn Session) -> Attempted<bool> {
+    let found = session.rows(&plain("SELECT id FROM task_token LIMIT 1"), &[Kind::Number]).await?;
+    Ok(!found.is_empty())
+}
+
+pub(super) async fn token_used(session: &mut dyn Session, id: i64) -> Attempted<()> {
+    let now = session.now().0;
+    let used = plain("UPDATE task_token SET last_used_at = ? WHERE id = ?").bind(now).bind(id);
+    session.execute(&used).await.map(drop)
+}
+
+pub(super) async fn put_quota(session: &mut dyn Session, tenant: &str, quota: Quota, by: &Actor) -> Attempted<()> {
+    let before = quotas(session).await?.into_iter().find(|(name, _)| name == tenant).map(|(_, quota)| quota);
+    session.execute(&plain("DELETE FROM task_quota WHERE tenant = ?").bind(tenant)).await?;
+    if quota != Quota::default() {
+        let put = plain("INSERT INTO task_quota (tenant, live_max, submits_per_s) VALUES (?, ?, ?)");
+        session.execute(&put.bind(tenant).bind(quota.live_max).bind(quota.submits_per_s)).await?;
+    }
+    let value = |quota: Quota| json!({"live_max": quota.live_max, "submits_per_s": quota.submits_per_s});
+    let now = session.now();
+    let line = AuditEntry {
+        id: audit_id(now),
+        at: now,
+        actor: by.clone(),
+        tenant: Some(tenant.to_owned()),
+        action: "tenant.quota".into(),
+        target: tenant.to_owned(),
+        before: value(before.unwrap_or_default()),
+        after: value(quota),
+        detail: Value::Null,
+    };
+    write_line(session, line).await
+}
+
+pub(super) async fn quotas(session: &mut dyn Session) -> Attempted<Vec<(String, Quota)>> {
+    let sql = "SELECT tenant, live_max, submits_per_s FROM task_quota ORDER BY tenant";
+    let rows = session.rows(&plain(sql), &[Kind::Text, Kind::Number, Kind::Number]).await?;
+    rows.into_iter()
+        .map(|mut row| {
+            let tenant = row.text()?;
+            Ok((tenant, Quota { live_max: row.maybe_number()?, submits_per_s: row.maybe_number()? }))
+        })
+        .collect()
+}
+
+const LIVE: &str = "
+SELECT (SELECT count(*) FROM task_waiting WHERE tenant = ?) + (SELECT count(*) FROM task_running WHERE tenant = ?)";
+
+/// How many tasks of a tenant live.
+pub(super) async fn live_tasks(session: &mut dyn Session, tenant: &str) -> Attempted<u64> {
+    let rows = session.rows(&plain(LIVE).bind(tenant).bind(tenant), &[Kind::Number]).await?;
+    rows.into_iter().next().map_or(Ok(0), |mut row| row.number().map(i64::unsigned_abs))
+}
+
+/// Does something to a task, with a line in the log that says what is otherwise now.
+pub(super) async fn act_as(
+    session: &mut dyn Session,
+    memory: &Memory,
+    by: &Actor,
+    (tenant, id): (Option<&str>, TaskId),
+    action: &Action,
+) -> Attempted<(Acted, Vec<LaneDue>)> {
+    let before = session.show(id).await?;
+    let (answers, dues) = super::act::act(session, memory, tenant, &[id], action).await?;
+    let acted = answers.first().copied().unwrap_or(Acted::NotFound);
+    if let (Acted::Changed(_), Some(before)) = (acted, before) {
+        let after = session.show(id).await?;
+        let now = session.now();
+        let (was, became) = difference(export::value(&before), after.as_ref().map(export::value));
+        let line = AuditEntry {
+            id: audit_id(now),
+            at: now,
+            actor: by.clone(),
+            tenant: Some(before.task.tenant),
+            action: format!("task.{}", action.word()),
+            target: target(id),
+            before: was,
+            after: became,
+            detail: Value::Null,
+        };
+        write_line(session, line).await?;
+    }
+    Ok((acted, dues))
+}
+
+/// What differs between two objects, of each; all of the first where there is no second.
+fn difference(before: Value, after: Option<Value>) -> (Value, Value) {
+    let (Value::Object(before), Some(Value::Object(after))) = (before.clone(), after) else {
+        return (before, Value::Null);
+    };
+    let changed = |name: &&String| before.get(*name) != after.get(*name);
+    let names: Vec<_> = after.keys().filter(|name| *name != "updated_at").filter(changed).cloned().collect();
+    let of = |from: &Map<String, Value>| {
+        names.iter().map(|name| (name.clone(), from.get(name).cloned().unwrap_or_default())).collect()
+    };
+    (Value::Object(of(&before)), Value::Object(of(&after)))
+}
+
+/// Writes the line of an action on many tasks, in the place of the one that an earlier chunk wrote.
+pub(super) async fn bulk_line(
+    session: &mut dyn Session,
+    tenant: Option<&str>,
+    audit: &BulkAudit,
+    (matched, changed): (u64, u64),
+) -> Attempted<()> {
+    session.execute(&plain("DELETE FROM task_audit WHERE id = ?").bind(&*audit.id)).await?;
+    let mut detail = audit.call.clone();
+    detail["matched"] = (audit.matched + matched).into();
+    detail["changed"] = (audit.changed + changed).into();
+    let line = AuditEntry {
+        id: audit.id.clone(),
+        at: session.now(),
+        actor: audit.by.clone(),
+        tenant: tenant.map(str::to_owned),
+        action: "task.bulk".into(),
+        target: String::new(),
+        before: Value::Null,
+        after: Value::Null,
+        detail,
+    };
+    write_line(session, line).await
+}
+
+/// Changes a type, with a line in the log.
+pub(super) async fn change_type(
+    session: &mut dyn Session,
+    by: Option<&Actor>,
+    change: &TypeChange,
+) -> Attempted<TaskType> {
+    let find = |types: Vec<TaskType>| types.into_iter().find(|one| one.task_type == change.task_type);
+    let before = find(session.types().await?);
+    session.put_type(&change.task_type, change.settings.as_ref(), change.paused).await?;
+    let Some(after) = find(session.types().await?) else {
+        return Err(StoreError::Database("a type was not stored".into()).into());
+    };
+    if let Some(by) = by {
+        let now = session.now();
+        let word = match change.paused {
+            None => "put",
+            Some(true) => "pause",
+            Some(false) => "resume",
+        };
+        let (was, became) = difference(type_json(before.as_ref()), Some(type_json(Some(&after))));
+        let line = AuditEntry {
+            id: audit_id(now),
+            at: now,
+            actor: by.clone(),
+            tenant: None,
+            action: format!("type.{word}"),
+            target: change.task_type.clone(),
+            before: was,
+            after: became,
+            detail: Value::Null,
+        };
+        write_line(session, line).await?;
+    }
+    Ok(after)
+}
+
+fn type_json(one: Option<&TaskType>) -> Value {
+    let Some(TaskType { settings, paused, .. }) = one else { return json!({}) };
+    json!({"name": settings.name, "category": settings.category, "retry": settings.retry,
+           "max_attempts": settings.max_attempts, "timeout_ms": settings.timeout_ms,
+           "need_manual": settings.need_manual, "priority": settings.priority, "paused": paused})
+}
+
+const WRITE: &str = "
+INSERT INTO task_audit (id, made_at, token_id, actor, tenant, action, target, was, became, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+async fn write_line(session: &mut dyn Session, line: AuditEntry) -> Attempted<()> {
+    let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
+    let write = plain(WRITE).bind(line.id).bind(line.at.0).bind(line.actor.token_id).bind(line.actor.name);
+    let write = write.bind(line.tenant).bind(line.action).bind(line.target);
+    let write = write.bind(text(&line.before)).bind(text(&line.after)).bind(text(&line.detail));
+    session.execute(&write).await.map(drop)
+}
+
+const LINES: &str = "
+SELECT id, made_at, token_id, actor, tenant, action, target, was, became, detail FROM task_audit
+WHERE (? IS NULL OR tenant = ?) AND (? IS NULL OR action = ?) AND (? IS NULL OR target = ?) AND (? IS NULL OR id < ?)
+ORDER BY id DESC LIMIT ?";
+
+pub(super) async fn audit(session: &mut dyn Session, query: &AuditQuery) -> Attempted<Vec<AuditEntry>> {
+    use Kind::{Number, Text};
+    let twice = |query: Plain, value: &Option<String>| query.bind(value.clone()).bind(value.clone());
+    let lines = [&query.tenant, &query.action, &query.target, &query.before].into_iter().fold(plain(LINES), twice);
+    let kinds = [Text, Number, Number, Text, Text, Text, Text, Text, Text, Text];
+    let rows = session.rows(&lines.bind(query.limit as i64), &kinds).await?;
+    rows.into_iter().map(read_line).collect()
+}
+
+fn read_line(mut row: PlainRow) -> Attempted<AuditEntry> {
+    let (id, at) = (row.text()?, Time(row.number()?));
+    let actor = Actor { token_id: row.maybe_number()?, name: row.text()? };
+    let (tenant, action, target) = (row.maybe_text()?, row.text()?, row.text()?);
+    let mut value = || {
+        let text = row.maybe_text()?;
+        Ok::<_, crate::session::Fault>(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    };
+    let (before, after, detail) = (value()?, value()?, value()?);
+    Ok(AuditEntry { id, at, actor, tenant, action, target, before, after, detail })
+}
