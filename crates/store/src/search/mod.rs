@@ -143,9 +143,6 @@ impl Listing {
     /// Checks every field.
     pub fn validate(&self) -> Result<(), FieldError> {
         self.filter.validate()?;
-        if self.tenant.is_none() && self.sort.is_by_run_at() {
-            return Err(FieldError::new("sort", "by run_at needs a tenant, by which tasks are indexed"));
-        }
         field::range("limit", i64::try_from(self.limit).unwrap_or(i64::MAX), 1, limits::PAGE_ROWS_MAX as i64)
     }
 }
@@ -188,6 +185,27 @@ impl Search {
             self.scanned_to(session, &query).await?
         };
         Ok(Page { items, next })
+    }
+
+    /// Whether it must be made for each tenant by itself: due times are indexed by tenant.
+    pub(crate) fn is_over_tenants(&self) -> bool {
+        self.tenant.is_none() && self.sort.is_by_run_at()
+    }
+
+    /// The first tasks of several pages in the order of this search, as far as all of them are known.
+    pub(crate) fn merged(&self, pages: Vec<Page>) -> Page {
+        let place = |cursor: Cursor| {
+            let sign = if self.sort.is_ascending() { 1 } else { -1 };
+            (sign * cursor.run_at.0, sign * cursor.id.0)
+        };
+        let of = |task: &Task| Cursor { id: task.id, run_at: task.run_at };
+        let known_to = pages.iter().filter_map(|page| page.next).min_by_key(|cursor| place(*cursor));
+        let mut items: Vec<_> = pages.into_iter().flat_map(|page| page.items).collect();
+        items.retain(|task| known_to.is_none_or(|end| place(of(task)) <= place(end)));
+        items.sort_by_key(|task| place(of(task)));
+        let next = if items.len() > self.limit { Some(of(&items[self.limit - 1])) } else { known_to };
+        items.truncate(self.limit);
+        Page { items, next }
     }
 
     /// The ids of the next chunk, and where the one after it starts.

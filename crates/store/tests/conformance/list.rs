@@ -2,6 +2,7 @@
 
 use crate::facts;
 use crate::support::{Platform, due_in, task, worker};
+use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, Outcome, Status, TaskId, TypeSettings};
 use taskwheel_store::people::{Action, Edit};
 use taskwheel_store::search::{Filter, Listing, Sort};
@@ -251,15 +252,25 @@ async fn a_page_that_looks_at_many_rows_may_be_short_and_goes_on(platform: &Plat
     }
 }
 
-async fn a_list_by_due_time_needs_a_tenant(platform: &Platform) {
-    let listing = Listing { sort: Sort::RunAtAscending, limit: 10, ..Listing::default() };
-    let error = platform.store.list(listing.clone()).await.unwrap_err();
-    assert!(error.to_string().contains("sort: by run_at needs a tenant"), "{error}");
-    platform.store.list(Listing { tenant: Some("default".into()), ..listing }).await.unwrap();
+async fn a_list_by_due_time_goes_over_all_tenants(platform: &Platform) {
+    let mut ids = Vec::new();
+    for (minute, tenant) in [(3, "b"), (1, "a"), (2, "c"), (1, "b"), (5, "a"), (4, "default")] {
+        let run_at = RunAt::After(minute * 60_000);
+        ids.push(platform.submit(NewTask { tenant: tenant.into(), run_at, ..task("mail") }).await);
+    }
+    let wanted = [1, 3, 2, 0, 5, 4].map(|place| ids[place]);
+    for (sort, limit) in [(Sort::RunAtAscending, 1), (Sort::RunAtAscending, 4), (Sort::RunAtDescending, 2)] {
+        let listing = Listing { sort, limit, ..Listing::default() };
+        let mut found: Vec<_> = platform.walk(listing).await.iter().map(|task| task.id).collect();
+        if sort == Sort::RunAtDescending {
+            found.reverse();
+        }
+        assert_eq!(found, wanted, "{sort:?} in pages of {limit}");
+    }
 }
 
 facts![
-    a_list_by_due_time_needs_a_tenant,
+    a_list_by_due_time_goes_over_all_tenants,
     no_filter_lists_everything_live_and_finished,
     statuses_are_listed_alone_and_together,
     types_categories_keys_and_creators_are_exact,

@@ -1,9 +1,11 @@
 //! The real binary, over HTTP, with real signals, on each database.
 
+mod access;
 mod cluster;
 mod commands;
 mod document;
 mod faults;
+mod listening;
 mod outage;
 mod refusals;
 mod search;

@@ -14,7 +14,7 @@ mod wait;
 pub(crate) use database::TestDatabase;
 pub(crate) use own_server::OwnServer;
 pub(crate) use raw::Raw;
-pub(crate) use server::{Node, Server, call};
+pub(crate) use server::{Answer, Node, Server, call};
 pub(crate) use taskwheel_store::Dialect;
 
 use serde_json::{Value, json};

@@ -1,0 +1,301 @@
+//! Who may do what: tokens, roles, tenants, limits, the log.
+
+use crate::support::{Answer, Server, claim, eventually};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// As long as a node may believe what it knew.
+const KNOWN: Duration = Duration::from_secs(2);
+
+/// Runs the command line on the server's database, and reads what it prints.
+async fn command(server: &Server, line: &[&str]) -> Value {
+    let ran = tokio::process::Command::new(env!("CARGO_BIN_EXE_taskwheel"))
+        .args(line)
+        .args(["--json", "--database", &server.database.url])
+        .stderr(Stdio::piped())
+        .output()
+        .await
+        .unwrap();
+    assert!(ran.status.success(), "{line:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).unwrap_or_default()
+}
+
+/// Makes a token.
+async fn token(server: &Server, line: &[&str]) -> String {
+    let made = command(server, &[&["tokens", "create"], line].concat()).await;
+    made["token"].as_str().expect("it is shown").to_owned()
+}
+
+/// Makes a call with a token, or with what stands in its place.
+async fn call(server: &Server, token: Option<&str>, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    let mut request = server.client.request(method, format!("{}{path}", server.url()));
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    if let Some(body) = body {
+        request = request.json(body);
+    }
+    let response = request.send().await.expect("the server answers");
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+}
+
+async fn get(server: &Server, token: &str, path: &str) -> Answer {
+    call(server, Some(token), Method::GET, path, None).await
+}
+
+async fn post(server: &Server, token: &str, path: &str, body: Value) -> Answer {
+    call(server, Some(token), Method::POST, path, Some(&body)).await
+}
+
+/// Every call that the document knows, with a body that would be good, on a task with this id.
+async fn every_call(server: &Server, admin: &str, id: i64) -> Vec<(Method, String, Option<Value>)> {
+    let document = get(server, admin, "/openapi.json").await.ok();
+    let mut calls = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let body = match (method.as_str(), path.as_str()) {
+                ("post", "/v1/tasks") => Some(json!({"type": "mail"})),
+                ("post", "/v1/tasks/batch") => Some(json!({"tasks": [{"type": "mail"}]})),
+                ("post", "/v1/tasks/bulk") => Some(json!({"filter": {"type": "none"}, "action": "cancel"})),
+                ("patch", "/v1/tasks/{id}") => Some(json!({"remark": "seen"})),
+                ("post", "/v1/worker/claim") => Some(claim("w", "none")),
+                ("post", "/v1/worker/renew") => Some(json!({"worker_id": "w"})),
+                ("post", "/v1/worker/report") => Some(json!({"items": []})),
+                ("put", "/v1/types/{type}") => Some(json!({})),
+                _ => None,
+            };
+            let path = path.replace("{id}", &id.to_string()).replace("{type}", "mail");
+            calls.push((Method::from_bytes(method.to_uppercase().as_bytes()).unwrap(), path, body));
+        }
+    }
+    assert!(calls.len() > 20, "the document knows the whole API");
+    calls
+}
+
+/// What each role may call, by path and method.
+fn may(role: &str, method: &Method, path: &str) -> bool {
+    let is_task_read = *method == Method::GET && path.starts_with("/v1/tasks");
+    let is_submit = *method == Method::POST && (path == "/v1/tasks" || path == "/v1/tasks/batch");
+    let is_watch =
+        *method == Method::GET && (path.starts_with("/v1/types") || path == "/v1/stats" || path == "/v1/workers");
+    let is_task_change = path.starts_with("/v1/tasks") && !is_task_read && !is_submit;
+    match (role, path) {
+        (_, "/openapi.json") | ("admin", _) => true,
+        ("viewer", _) => is_task_read || is_watch,
+        ("operator", "/v1/audit") => true,
+        ("operator", _) => is_task_read || is_watch || is_submit || is_task_change,
+        ("submitter", _) => is_task_read || is_submit,
+        ("worker", _) => path.starts_with("/v1/worker/"),
+        _ => unreachable!(),
+    }
+}
+
+async fn without_a_token_or_with_a_wrong_one_every_call_is_401(server: &Server) {
+    let id = server.submit(json!({"type": "mail"})).await;
+    let admin = token(server, &["--role", "admin"]).await;
+    eventually("a token is asked for", KNOWN, async || server.get("/v1/tasks").await.status == 401).await;
+    let other_secret = format!("{}0", &admin[..admin.len() - 1]);
+    let wrong = [
+        None,
+        Some("nonsense"),
+        Some("taskwheel_1_x"),
+        Some(if other_secret == admin { "taskwheel_2_x" } else { other_secret.as_str() }),
+    ];
+    for (method, path, body) in every_call(server, &admin, id).await {
+        let is_open = matches!(path.as_str(), "/healthz" | "/readyz");
+        for token in wrong {
+            let answer = call(server, token, method.clone(), &path, body.as_ref()).await;
+            let wanted = if is_open { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+            assert_eq!(answer.status, wanted, "{method} {path} with {token:?}");
+        }
+    }
+    assert_eq!(server.get("/v1/there/is/nothing").await.status, 401, "what does not exist is no exception");
+    assert_eq!(get(server, &admin, &format!("/v1/tasks/{id}")).await.ok()["status"], "New", "nothing was done");
+}
+
+async fn each_role_may_what_it_is_for_and_gets_403_for_the_rest(server: &Server) {
+    let admin = token(server, &["--role", "admin"]).await;
+    for role in ["viewer", "operator", "submitter", "worker", "admin"] {
+        let own = token(server, &["--role", role]).await;
+        let id = post(server, &admin, "/v1/tasks", json!({"type": "mail"})).await.ok()["id"].as_i64().unwrap();
+        for (method, path, body) in every_call(server, &admin, id).await {
+            if path.starts_with("/healthz") || path.starts_with("/readyz") {
+                continue;
+            }
+            let answer = call(server, Some(&own), method.clone(), &path, body.as_ref()).await;
+            let is_refused = answer.status == StatusCode::FORBIDDEN;
+            assert_eq!(is_refused, !may(role, &method, &path), "{role}: {method} {path}: {}", answer.status);
+            assert_ne!(answer.status, StatusCode::UNAUTHORIZED, "{role}: {method} {path}");
+        }
+    }
+}
+
+async fn another_tenants_tasks_are_not_there(server: &Server) {
+    let acme = token(server, &["--role", "operator", "--tenant", "acme"]).await;
+    let other = token(server, &["--role", "operator", "--tenant", "other"]).await;
+    let id = post(server, &acme, "/v1/tasks", json!({"type": "mail", "key": "k"})).await.ok()["id"].as_i64().unwrap();
+    let calls = [
+        (Method::GET, format!("/v1/tasks/{id}"), None),
+        (Method::PATCH, format!("/v1/tasks/{id}"), Some(json!({"priority": 9}))),
+        (Method::DELETE, format!("/v1/tasks/{id}"), None),
+        (Method::POST, format!("/v1/tasks/{id}/cancel"), None),
+        (Method::POST, format!("/v1/tasks/{id}/retry"), None),
+        (Method::POST, format!("/v1/tasks/{id}/run-now"), None),
+        (Method::POST, format!("/v1/tasks/{id}/resolve"), Some(json!({"remark": "x"}))),
+    ];
+    for (method, path, body) in calls {
+        let answer = call(server, Some(&other), method.clone(), &path, body.as_ref()).await;
+        assert_eq!(answer.status, 404, "{method} {path}");
+    }
+    assert_eq!(get(server, &other, "/v1/tasks?key=k").await.ok()["items"], json!([]));
+    let bulk = json!({"filter": {}, "all": true, "action": "cancel"});
+    assert_eq!(post(server, &other, "/v1/tasks/bulk", bulk).await.ok(), json!({"matched": 0, "changed": 0}));
+    assert_eq!(get(server, &other, "/v1/tasks?tenant=acme").await.status, 403, "the tenant comes from the token");
+    let log = get(server, &other, "/v1/audit").await.ok()["items"].clone();
+    assert!(log.as_array().unwrap().iter().all(|line| line["tenant"] == "other"), "{log}");
+    let task = get(server, &acme, &format!("/v1/tasks/{id}")).await.ok();
+    assert_eq!((&task["status"], &task["tenant"]), (&json!("New"), &json!("acme")));
+}
+
+async fn a_worker_of_a_tenant_gets_and_ends_only_its_own(server: &Server) {
+    let submits = async |tenant: &str| {
+        let operator = token(server, &["--role", "operator", "--tenant", tenant]).await;
+        post(server, &operator, "/v1/tasks", json!({"type": "mail"})).await.ok()["id"].as_i64().unwrap()
+    };
+    let (of_acme, of_other) = (submits("acme").await, submits("other").await);
+    let acme = token(server, &["--role", "worker", "--tenant", "acme"]).await;
+    let all = token(server, &["--role", "worker"]).await;
+    let mut wanted = claim("w1", "mail");
+    wanted["max"] = json!(10);
+    let got = post(server, &acme, "/v1/worker/claim", wanted.clone()).await.ok()["tasks"].clone();
+    assert_eq!(got.as_array().unwrap().iter().map(|task| task["id"].as_i64().unwrap()).collect::<Vec<_>>(), [of_acme]);
+    wanted["tenant"] = json!("other");
+    assert_eq!(post(server, &acme, "/v1/worker/claim", wanted.clone()).await.status, 403);
+    wanted["worker_id"] = json!("w2");
+    wanted.as_object_mut().unwrap().remove("tenant");
+    let theirs = post(server, &all, "/v1/worker/claim", wanted).await.ok()["tasks"][0].clone();
+    assert_eq!((&theirs["id"], &theirs["tenant"]), (&json!(of_other), &json!("other")), "one for all sees whose it is");
+    let items = json!({"items": [
+        {"id": got[0]["id"], "exec_id": got[0]["exec_id"], "outcome": "success"},
+        {"id": theirs["id"], "exec_id": theirs["exec_id"], "outcome": "success"}]});
+    let reported = post(server, &acme, "/v1/worker/report", items.clone()).await.ok()["items"].clone();
+    assert_eq!(reported[0]["state"], "accepted");
+    assert_eq!(reported[1], json!({"id": of_other, "state": "superseded", "status": null}), "each by itself");
+    assert_eq!(post(server, &all, "/v1/worker/report", items).await.ok()["items"][1]["state"], "accepted");
+}
+
+async fn a_worker_for_some_types_claims_no_others(server: &Server) {
+    let mails = token(server, &["--role", "worker", "--types", "mail,sms"]).await;
+    assert_eq!(post(server, &mails, "/v1/worker/claim", claim("w", "mail")).await.status, 200);
+    assert_eq!(post(server, &mails, "/v1/worker/claim", claim("w", "pay")).await.status, 403);
+    let by_category = json!({"worker_id": "w", "host": "h", "categories": ["any"]});
+    assert_eq!(post(server, &mails, "/v1/worker/claim", by_category).await.status, 403);
+}
+
+async fn a_submitter_sees_only_what_it_submitted_itself(server: &Server) {
+    let (one, two) = (token(server, &["--role", "submitter"]).await, token(server, &["--role", "submitter"]).await);
+    let submit = async |token: &str, task: Value| post(server, token, "/v1/tasks", task).await;
+    let own = submit(&one, json!({"type": "mail", "unique_key": "u"})).await.ok()["id"].as_i64().unwrap();
+    let batch = post(server, &one, "/v1/tasks/batch", json!({"tasks": [{"type": "mail"}]})).await.ok();
+    let listed = get(server, &one, "/v1/tasks?sort=id").await.ok()["items"].clone();
+    let ids: Vec<_> = listed.as_array().unwrap().iter().map(|task| task["id"].clone()).collect();
+    assert_eq!(ids, [json!(own), batch["items"][0]["id"].clone()]);
+    assert_eq!(get(server, &one, &format!("/v1/tasks/{own}")).await.status, 200);
+    assert_eq!(get(server, &two, &format!("/v1/tasks/{own}")).await.status, 404);
+    assert_eq!(get(server, &two, "/v1/tasks").await.ok()["items"], json!([]));
+    let same = submit(&two, json!({"type": "mail", "unique_key": "u", "payload": 1})).await;
+    assert_eq!(same.status, 409, "whose it is, is not told: {}", same.body);
+}
+
+async fn an_admin_is_in_every_tenant_or_over_all_of_them(server: &Server) {
+    let admin = token(server, &["--role", "admin"]).await;
+    for tenant in ["acme", "other"] {
+        let task = post(server, &admin, &format!("/v1/tasks?tenant={tenant}"), json!({"type": "mail"})).await.ok();
+        assert_eq!(task["tenant"], tenant);
+    }
+    let tenants = async |path: &str| {
+        let items = get(server, &admin, path).await.ok()["items"].as_array().unwrap().clone();
+        items.iter().map(|task| task["tenant"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(tenants("/v1/tasks?sort=id").await, ["acme", "other"]);
+    assert_eq!(tenants("/v1/tasks?tenant=other").await, ["other"]);
+    assert_eq!(tenants("/v1/tasks?sort=run_at").await, ["acme", "other"]);
+    let local = token(server, &["--role", "admin", "--tenant", "acme"]).await;
+    let put = call(server, Some(&local), Method::PUT, "/v1/types/mail", Some(&json!({}))).await;
+    assert_eq!(put.status, 403, "types are everybody's");
+}
+
+async fn a_revoked_or_expired_token_is_worth_nothing_on_any_node(server: &Server) {
+    let made = command(server, &["tokens", "create", "--role", "viewer"]).await;
+    let (id, viewer) = (made["id"].to_string(), made["token"].as_str().unwrap().to_owned());
+    let short = token(server, &["--role", "viewer", "--expires", "1s"]).await;
+    assert_eq!(get(server, &viewer, "/v1/tasks").await.status, 200);
+    command(server, &["tokens", "revoke", &id]).await;
+    let refused = async |token: &str| get(server, token, "/v1/tasks").await.status == 401;
+    eventually("a revoked token is refused", KNOWN, || refused(&viewer)).await;
+    eventually("an expired token is refused", Duration::from_secs(4), || refused(&short)).await;
+    assert_eq!(server.get("/v1/tasks").await.status, 401, "without any token left it stays closed");
+    let listed = command(server, &["tokens", "list"]).await;
+    let revoked = listed["items"].as_array().unwrap().iter().find(|token| token["id"] == made["id"]).unwrap();
+    assert!(revoked["revoked_at"].is_string() && revoked["last_used_at"].is_string(), "{revoked}");
+    assert!(!listed.to_string().contains(viewer.rsplit('_').next().unwrap()), "a secret is shown once");
+}
+
+async fn a_token_and_a_tenant_have_limits(server: &Server) {
+    let slow = token(server, &["--role", "viewer", "--rate-per-s", "2"]).await;
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        answers.push(get(server, &slow, "/v1/tasks").await.status.as_u16());
+    }
+    assert!(answers[0] == 200 && answers.contains(&429), "{answers:?}");
+    let operator = token(server, &["--role", "operator", "--tenant", "acme"]).await;
+    command(server, &["tenants", "limit", "acme", "--live-max", "2"]).await;
+    let submit = async || post(server, &operator, "/v1/tasks", json!({"type": "mail"})).await;
+    let limited = async || submit().await.status == 429;
+    eventually("no more than two live tasks", Duration::from_secs(5), limited).await;
+    let refused = submit().await;
+    assert_eq!(refused.body["code"], "too_many_requests", "{}", refused.body);
+    let live = get(server, &operator, "/v1/tasks?status=live").await.ok();
+    let all: Vec<_> = live["items"].as_array().unwrap().iter().map(|task| task["id"].clone()).collect();
+    for id in &all {
+        post(server, &operator, &format!("/v1/tasks/{id}/cancel"), json!({})).await.ok();
+    }
+    eventually("there is room again", Duration::from_secs(5), async || submit().await.status == 201).await;
+}
+
+async fn who_changed_what_is_in_the_log(server: &Server) {
+    let made = command(server, &["tokens", "create", "--role", "admin"]).await;
+    let admin = made["token"].as_str().unwrap().to_owned();
+    let id = post(server, &admin, "/v1/tasks", json!({"type": "mail"})).await.ok()["id"].as_i64().unwrap();
+    call(server, Some(&admin), Method::PATCH, &format!("/v1/tasks/{id}"), Some(&json!({"priority": 8}))).await.ok();
+    let bulk = json!({"filter": {"type": "mail"}, "action": "cancel"});
+    post(server, &admin, "/v1/tasks/bulk", bulk.clone()).await.ok();
+    call(server, Some(&admin), Method::DELETE, &format!("/v1/tasks/{id}"), None).await;
+    let settings = json!({"max_attempts": 2});
+    call(server, Some(&admin), Method::PUT, "/v1/types/mail", Some(&settings)).await.ok();
+    let items = get(server, &admin, "/v1/audit").await.ok()["items"].as_array().unwrap().clone();
+    let actions: Vec<_> = items.iter().map(|line| line["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["type.put", "task.delete", "task.bulk", "task.edit", "token.create"]);
+    assert!(items[..4].iter().all(|line| line["token_id"] == made["id"] && line["actor"] == "admin"), "{items:?}");
+    assert_eq!((&items[3]["before"], &items[3]["after"]), (&json!({"priority": 1}), &json!({"priority": 8})));
+    assert_eq!((&items[2]["detail"]["filter"], &items[2]["detail"]["changed"]), (&bulk["filter"], &json!(1)));
+    let one = get(server, &admin, "/v1/audit?limit=1&action=task.edit").await.ok();
+    assert_eq!(one["items"][0]["target"], id.to_string());
+}
+
+crate::facts![
+    without_a_token_or_with_a_wrong_one_every_call_is_401,
+    each_role_may_what_it_is_for_and_gets_403_for_the_rest,
+    another_tenants_tasks_are_not_there,
+    a_worker_of_a_tenant_gets_and_ends_only_its_own,
+    a_worker_for_some_types_claims_no_others,
+    a_submitter_sees_only_what_it_submitted_itself,
+    an_admin_is_in_every_tenant_or_over_all_of_them,
+    a_revoked_or_expired_token_is_worth_nothing_on_any_node,
+    a_token_and_a_tenant_have_limits,
+    who_changed_what_is_in_the_log,
+];

@@ -1,0 +1,71 @@
+//! Where the server listens, and how it is encrypted.
+
+use crate::support::{Dialect, TestDatabase};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const PUBLIC: [&str; 3] = ["serve", "--listen", "0.0.0.0:0"];
+
+fn taskwheel(database: &TestDatabase, line: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+    command.args(line).args(["--database", &database.url]).env("TASKWHEEL_LOG", "warn").kill_on_drop(true);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+async fn run(database: &TestDatabase, line: &[&str]) -> Output {
+    tokio::time::timeout(Duration::from_secs(30), taskwheel(database, line).output()).await.expect("it ends").unwrap()
+}
+
+/// The address that a server says it listens on, and its process.
+async fn started(database: &TestDatabase, line: &[&str]) -> (String, Child) {
+    let mut process = taskwheel(database, line).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let first = tokio::time::timeout(Duration::from_secs(30), lines.next_line()).await.expect("it starts").unwrap();
+    (first.expect("it says where").split_whitespace().last().unwrap().to_owned(), process)
+}
+
+#[tokio::test]
+async fn without_any_token_it_listens_on_this_machine_alone() {
+    let database = TestDatabase::create(Dialect::Sqlite).await;
+    let refused = run(&database, &PUBLIC).await;
+    let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && complaint.contains("tokens create"), "{complaint}");
+    let made = run(&database, &["tokens", "create", "--role", "admin", "--json"]).await;
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    run(&database, &["tokens", "revoke", &made["id"].to_string()]).await;
+    let (_, mut process) = started(&database, &PUBLIC).await;
+    let mut complaints = BufReader::new(process.stderr.take().unwrap()).lines();
+    let warning = complaints.next_line().await.unwrap().unwrap();
+    assert!(warning.contains("WITHOUT TLS"), "{warning}");
+    drop(process);
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn with_a_certificate_it_speaks_https() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let database = TestDatabase::create(Dialect::Sqlite).await;
+    let directory = tempfile::tempdir().unwrap();
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = (file("cert.pem", signed.cert.pem()), file("key.pem", signed.signing_key.serialize_pem()));
+    let line = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key];
+    let (url, process) = started(&database, &line).await;
+    assert!(url.starts_with("https://"), "{url}");
+    let trusted = reqwest::Certificate::from_pem(signed.cert.pem().as_bytes()).unwrap();
+    let client = reqwest::Client::builder().tls_certs_only([trusted]).build().unwrap();
+    let answer = client.get(format!("{url}/readyz")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(reqwest::Client::new().get(format!("{url}/readyz")).send().await.is_err(), "not everybody trusts it");
+    let bad = run(&database, &["serve", "--tls-cert", &key, "--tls-key", &key]).await;
+    assert!(!bad.status.success());
+    drop(process);
+    database.remove().await;
+}
