@@ -43,6 +43,10 @@ pub trait Store: Send + Sync + 'static {
     /// What falls due of these types within so many milliseconds from now, earliest first.
     async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead>;
 
+    /// Waits for the next word that something is due which this store was not told of: by plain SQL, or through another node.
+    /// A hint: some words are lost, and where the database cannot say there are none. A caller that goes away loses nothing.
+    async fn news(&self) -> Upcoming;
+
     /// Does something to tasks of a tenant (`None`: of any), each decided by itself.
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>>;
 

@@ -23,9 +23,9 @@ use crate::coalesce::Coalescer;
 use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
-use crate::session::{Database, Repeat};
+use crate::session::{Database, News, Repeat};
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType};
+use crate::verbs::{Ahead, Count, Inspection, Rescued, Retention, Statistics, Store, TaskType, Upcoming};
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -190,6 +190,10 @@ impl<D: Database> Store for SqlStore<D> {
                 })
             })
             .await
+    }
+
+    async fn news(&self) -> Upcoming {
+        self.core.database.news().next().await
     }
 
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
@@ -386,10 +390,11 @@ impl<D: Database> Core<D> {
         Ok((answer, dues))
     }
 
-    /// Lets claims see what a verb made due, once it is committed.
+    /// Lets claims see what a verb made due, once it is committed, here and at other nodes.
     async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
         let (answer, dues) = work.await?;
         self.memory.watermarks.lower(&dues);
+        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
         Ok(answer)
     }
 
