@@ -2,6 +2,7 @@
 
 use crate::database::{self, DatabaseArgs};
 use crate::output;
+use crate::retention::RetentionArgs;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::IsTerminal;
@@ -25,6 +26,8 @@ pub(crate) struct ServeArgs {
     /// The time zone of schedules that name none.
     #[arg(long, env = "TASKWHEEL_TIMEZONE", default_value = "UTC", value_parser = timezone)]
     timezone: String,
+    #[command(flatten)]
+    retention: RetentionArgs,
 }
 
 fn timezone(name: &str) -> Result<String, String> {
@@ -45,9 +48,10 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         format!("cannot listen on {address}: end what listens there, or choose another address with --listen")
     })?;
     let address = listener.address()?;
-    let store = database::open(&args.database).await?;
+    let store = database::open(&args.database, args.retention.keeps_success()).await?;
     let inspection = store.inspect().await?;
-    let engine = Arc::new(Engine::start(store, EngineOptions::default()));
+    let options = EngineOptions { retention: args.retention.retention(), ..EngineOptions::default() };
+    let engine = Arc::new(Engine::start(store, options));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(address);
     output::print(&format!(

@@ -6,6 +6,7 @@ mod document;
 mod faults;
 mod outage;
 mod refusals;
+mod retention;
 mod search;
 mod support;
 mod tasks;
