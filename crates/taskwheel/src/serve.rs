@@ -5,6 +5,7 @@ use crate::output;
 use crate::retention::RetentionArgs;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     log();
     // First of all, so that a signal that comes while we start is not lost.
     let stop = stop_signal()?;
+    allow_connections();
     let address = address(&args.listen).await?;
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
@@ -90,6 +92,15 @@ fn log() {
         .from_env_lossy();
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+}
+
+/// Every connection is an open file, and the usual limit of 1024 is a soft one: we may have as many as the hard one says.
+fn allow_connections() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files could not be raised, and so there may be fewer connections");
+    }
 }
 
 /// The address to listen on. Without tokens nobody is asked who they are, so only this machine may call.

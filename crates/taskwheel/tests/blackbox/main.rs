@@ -1,13 +1,17 @@
 //! The real binary, over HTTP, with real signals, on each database.
 
+mod affinity;
 mod cluster;
 mod commands;
+mod crashes;
+mod crowds;
 mod document;
 mod faults;
 mod outage;
 mod refusals;
 mod retention;
 mod search;
+mod sharing;
 mod support;
 mod tasks;
 mod workers;
