@@ -8,6 +8,7 @@ mod args;
 mod database;
 mod duration;
 mod output;
+mod progress;
 mod retention;
 mod selection;
 mod serve;
