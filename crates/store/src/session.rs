@@ -213,6 +213,13 @@ pub(crate) trait Session: Send {
     async fn register(&mut self, worker: &Worker) -> Attempted<()>;
     /// Writes down that known workers called.
     async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()>;
+    /// When a look at the clocks was last noted, locked.
+    async fn watched_at(&mut self) -> Attempted<Time>;
+    /// Notes a look at the clocks, unless one was just noted or there is no worker with a heartbeat.
+    async fn note_watch(&mut self) -> Attempted<()>;
+    /// Lets workers whose heartbeat is not longer than so many milliseconds count as having called now, and gives them time
+    /// to name what they got.
+    async fn welcome_workers(&mut self, away_ms: i64) -> Attempted<()>;
     /// All workers.
     async fn workers(&mut self) -> Attempted<Vec<Worker>>;
 

@@ -37,6 +37,11 @@ pub trait Store: Send + Sync + 'static {
     /// Takes the reports of workers on how executions ended.
     async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>>;
 
+    /// Notes that somebody looks at the clocks. Where nobody has for a while, workers had nobody to call: then those that may
+    /// have missed a heartbeat count as having called just now, and the answer is true. `is_unbroken` says that the caller
+    /// itself has looked all the time.
+    async fn watch(&self, is_unbroken: bool) -> Result<bool>;
+
     /// Looks at the clocks: ends executions whose time limit or lease ran out and waiting tasks that expired.
     async fn rescue(&self) -> Result<Rescued>;
 

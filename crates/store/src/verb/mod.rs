@@ -13,6 +13,7 @@ mod statistics;
 mod step;
 mod submit;
 mod types;
+mod watch;
 mod watermark;
 mod workers;
 
@@ -167,6 +168,10 @@ impl<D: Database> Store for SqlStore<D> {
         } else {
             self.finishes.call(reports).await
         }
+    }
+
+    async fn watch(&self, is_unbroken: bool) -> Result<bool> {
+        self.core.database.transact(Repeat::Harmless, move |session| Box::pin(watch::watch(session, is_unbroken))).await
     }
 
     async fn rescue(&self) -> Result<Rescued> {

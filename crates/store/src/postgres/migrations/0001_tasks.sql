@@ -189,6 +189,13 @@ CREATE TABLE task_worker (
     seen_at      bigint NOT NULL
 );
 
+-- When somebody last looked after the clocks of executions: while nobody does, the silence of workers says nothing.
+CREATE TABLE task_watch (
+    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    looked_at bigint NOT NULL
+);
+INSERT INTO task_watch (looked_at) VALUES (0);
+
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE task_statistics (
     minute         bigint NOT NULL,
