@@ -1,9 +1,10 @@
 //! Taskwheel's engine: the loops that bring tasks and workers together, over a [`Store`].
 //!
 //! ```text
-//!  submit --> store --> woken --------\
-//!  due    --> (the near future) -------+--> dispatch --> a waiting claim looks into the store
-//!  rescue --> store --> woken --------/
+//!  submit --> store --> woken -----------\
+//!  news   --> (plain SQL, other nodes) ---+--> dispatch --> a waiting claim looks into the store
+//!  due    --> (the near future) ----------+
+//!  rescue --> store --> woken -----------/
 //! ```
 //!
 //! The store is the truth: whatever the engine remembers is there to be faster, can be thrown away at any time, and is built
@@ -15,6 +16,7 @@
 mod dispatch;
 mod due;
 mod history;
+mod news;
 mod rescue;
 mod statistics;
 
@@ -88,6 +90,7 @@ impl Engine {
         let mut loops = JoinSet::new();
         loops.spawn(due::look(inner.clone(), stopped.clone()));
         loops.spawn(due::ring(inner.clone(), stopped.clone()));
+        loops.spawn(news::run(inner.clone(), stopped.clone()));
         loops.spawn(rescue::run(inner.clone(), stopped.clone()));
         loops.spawn(history::run(inner.clone(), stopped.clone()));
         loops.spawn(statistics::run(inner.clone(), stopped));

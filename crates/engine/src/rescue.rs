@@ -1,33 +1,52 @@
 //! Rescue: executions whose time limit or lease ran out, workers that went silent, and waiting tasks that expired.
 //!
 //! The authority is the store, by the database's clock: each transaction ends exactly those executions that are still there
-//! and whose clock ran out. Every engine on a database does it, and none needs to know of the others. When the store does not
+//! and whose clock ran out. Every engine on a database does it, and none needs to know of the others. Each look is noted there
+//! first, so that workers are not blamed for a time in which no engine looked: see `Store::watch`. When the store does not
 //! answer, the next look makes up for it.
 
 use crate::{Inner, rest};
 use std::sync::Arc;
-use taskwheel_store::Rescued;
+use std::time::SystemTime;
+use taskwheel_model::limits;
+use taskwheel_store::{Rescued, Result};
 use tokio::sync::watch;
 
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
+    // By the clock on the wall: a machine that slept has not looked.
+    let mut looked_at = None::<SystemTime>;
     while rest(inner.options.rescue_every, &mut stopped).await {
-        loop {
-            let rescued = inner.store.rescue().await;
-            inner.looked("rescue", &rescued);
-            let Ok(rescued) = rescued else { break };
-            if rescued != Rescued::default() {
-                tracing::info!(
-                    timed_out = rescued.timed_out,
-                    lost = rescued.lost,
-                    released = rescued.released,
-                    expired = rescued.expired,
-                    "clocks ran out"
-                );
-                inner.due.look_now();
-            }
-            if !rescued.more || *stopped.borrow() {
-                break;
-            }
+        let looked = look(&inner, looked_at.is_some_and(is_recent), &stopped).await;
+        inner.looked("rescue", &looked);
+        if looked.is_ok() {
+            looked_at = Some(SystemTime::now());
+        }
+    }
+}
+
+/// Whether nothing came between a look and now but the pause that belongs there.
+fn is_recent(looked_at: SystemTime) -> bool {
+    looked_at.elapsed().is_ok_and(|passed| passed.as_millis() <= u128::from(limits::WATCH_GAP_MS.unsigned_abs()))
+}
+
+async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>) -> Result<()> {
+    if inner.store.watch(is_unbroken).await? {
+        tracing::info!("nobody looked after the workers for a while; their silence counts from now on");
+    }
+    loop {
+        let rescued = inner.store.rescue().await?;
+        if rescued != Rescued::default() {
+            tracing::info!(
+                timed_out = rescued.timed_out,
+                lost = rescued.lost,
+                released = rescued.released,
+                expired = rescued.expired,
+                "clocks ran out"
+            );
+            inner.due.look_now();
+        }
+        if !rescued.more || *stopped.borrow() {
+            return Ok(());
         }
     }
 }

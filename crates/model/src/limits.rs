@@ -40,6 +40,8 @@ pub const HEARTBEAT_MS_MIN: i64 = 100;
 pub const HEARTBEAT_MS_MAX: i64 = 60 * 60 * 1_000;
 /// How many heartbeats a worker may miss before its executions are taken over.
 pub const HEARTBEATS_MISSED_MAX: i64 = 3;
+/// When nobody has looked after the clocks for so long, in milliseconds, workers had nobody to call: three looks.
+pub const WATCH_GAP_MS: i64 = 1_500;
 /// The lease of an execution without heartbeat and without time limit, in milliseconds: 15 minutes.
 pub const LEASE_MS_DEFAULT: i64 = 15 * 60 * 1_000;
 /// How long other hosts leave a due task to the host it has an affinity to, in milliseconds.

@@ -10,7 +10,7 @@
 
 use crate::connections::{Connections, Lent};
 use crate::options::Clock;
-use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Fault, News, Repeat, Session, Work};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
@@ -27,6 +27,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     type Database: sqlx::Database;
     /// What is read with the clock when a transaction begins.
     type Beginning: Send;
+    /// How nodes hear of each other.
+    type News: News;
 
     /// Most tasks that one statement inserts with all that belongs to them.
     const INSERTED_AT_ONCE_MAX: usize;
@@ -65,6 +67,7 @@ pub(crate) struct Pooled<S: Server> {
     /// For lists and counts, apart from the work on tasks so that they cannot hold it up.
     pub(crate) read: Arc<Connections<ConnectionOf<S>>>,
     pub(crate) clock: Clock,
+    pub(crate) news: S::News,
 }
 
 #[async_trait]
@@ -72,6 +75,12 @@ impl<S: Server> Database for Pooled<S>
 where
     for<'c> &'c mut ConnectionOf<S>: Executor<'c, Database = S::Database>,
 {
+    type News = S::News;
+
+    fn news(&self) -> &S::News {
+        &self.news
+    }
+
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
     where
         T: Send + 'static,

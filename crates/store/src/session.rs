@@ -213,6 +213,13 @@ pub(crate) trait Session: Send {
     async fn register(&mut self, worker: &Worker) -> Attempted<()>;
     /// Writes down that known workers called.
     async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()>;
+    /// When a look at the clocks was last noted, locked.
+    async fn watched_at(&mut self) -> Attempted<Time>;
+    /// Notes a look at the clocks, unless one was just noted or there is no worker with a heartbeat.
+    async fn note_watch(&mut self) -> Attempted<()>;
+    /// Lets workers whose heartbeat is not longer than so many milliseconds count as having called now, and gives them time
+    /// to name what they got.
+    async fn welcome_workers(&mut self, away_ms: i64) -> Attempted<()>;
     /// All workers.
     async fn workers(&mut self) -> Attempted<Vec<Worker>>;
 
@@ -257,9 +264,24 @@ pub(crate) enum Repeat {
     Harmful,
 }
 
+/// Word of what is due, between nodes that share a database. It is a hint: what is not heard is found by the next look.
+#[async_trait]
+pub(crate) trait News: Send + Sync + 'static {
+    /// These types have something due, each from a time on, by a verb of this node that is committed.
+    fn tell(&self, dues: &mut dyn Iterator<Item = (&str, Time)>);
+
+    /// What became due next by plain SQL or through another node. Never, where the database cannot say.
+    async fn next(&self) -> Upcoming;
+}
+
 /// A database that can run work in a transaction.
 #[async_trait]
 pub(crate) trait Database: Send + Sync + 'static {
+    type News: News;
+
+    /// Word to and from other nodes.
+    fn news(&self) -> &Self::News;
+
     /// Runs work in a transaction, and again while that can help, and answers after the commit. It runs to its end even
     /// when the caller goes away.
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>

@@ -38,11 +38,20 @@ pub trait Store: Access + 'static {
     /// Takes the reports of workers on how executions ended.
     async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>>;
 
+    /// Notes that somebody looks at the clocks. Where nobody has for a while, workers had nobody to call: then those that may
+    /// have missed a heartbeat count as having called just now, and the answer is true. `is_unbroken` says that the caller
+    /// itself has looked all the time.
+    async fn watch(&self, is_unbroken: bool) -> Result<bool>;
+
     /// Looks at the clocks: ends executions whose time limit or lease ran out and waiting tasks that expired.
     async fn rescue(&self) -> Result<Rescued>;
 
     /// What falls due of these types within so many milliseconds from now, earliest first.
     async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead>;
+
+    /// Waits for the next word that something is due which this store was not told of: by plain SQL, or through another node.
+    /// A hint: some words are lost, and where the database cannot say there are none. A caller that goes away loses nothing.
+    async fn news(&self) -> Upcoming;
 
     /// Does something to tasks of a tenant (`None`: of any), each decided by itself.
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>>;

@@ -108,6 +108,13 @@ mod tests {
         assert!(!accepts("taskwheel tasks cancel"));
         assert!(!accepts("taskwheel tasks cancel --dry-run"));
         assert!(!accepts("taskwheel tasks cancel 1 --type mail"));
+        assert!(accepts("taskwheel tasks reschedule --type mail --delay 2h"));
+        assert!(accepts("taskwheel tasks reschedule 1 2 --to 2030-01-31T08:00:00Z"));
+        assert!(!accepts("taskwheel tasks reschedule 1"));
+        assert!(!accepts("taskwheel tasks reschedule --delay 2h"));
+        assert!(!accepts("taskwheel tasks reschedule 1 --delay 2h --to 2030-01-31T08:00:00Z"));
+        assert!(accepts("taskwheel tasks set-priority --priority 1 --to 9"));
+        assert!(!accepts("taskwheel tasks set-priority --to 9"));
         assert!(!accepts("taskwheel tasks edit 1"));
         assert!(accepts("taskwheel tasks edit 1 --max-attempts -1"));
     }

@@ -17,8 +17,8 @@ pub(crate) struct DatabaseArgs {
 }
 
 /// Opens the store, and brings its schema up to date.
-pub(crate) async fn open(args: &DatabaseArgs) -> Result<Arc<dyn Store>> {
-    let options = Options::new(&args.database);
+pub(crate) async fn open(args: &DatabaseArgs, keep_success: bool) -> Result<Arc<dyn Store>> {
+    let options = Options { keep_success, ..Options::new(&args.database) };
     taskwheel_store::open(options).await.with_context(|| {
         format!("cannot open {}: is the database there, and does it let us in?", shown(&args.database))
     })
@@ -55,7 +55,7 @@ pub(crate) fn only_server(url: &str) -> Result<Option<File>> {
 
 /// Brings the schema up to date.
 pub(crate) async fn migrate(args: DatabaseArgs, json: bool) -> Result<()> {
-    let inspection = open(&args).await?.inspect().await?;
+    let inspection = open(&args, true).await?.inspect().await?;
     if json {
         let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version});
         return output::print(&answer.to_string());
@@ -69,7 +69,7 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
     if let Some(file) = file.filter(|file| !Path::new(file).exists()) {
         bail!("there is no database {file}: name another with --database, or make it with `taskwheel migrate`");
     }
-    let store = open(&args).await?;
+    let store = open(&args, true).await?;
     let inspection = store.inspect().await?;
     let contradictions = store.contradictions().await?;
     let weak = inspection.weak_settings.iter().map(|weak| {

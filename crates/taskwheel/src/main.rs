@@ -9,6 +9,8 @@ mod audit;
 mod database;
 mod duration;
 mod output;
+mod progress;
+mod retention;
 mod selection;
 mod serve;
 mod stats;

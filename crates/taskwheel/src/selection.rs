@@ -2,10 +2,11 @@
 
 use crate::api::Api;
 use crate::output::{self, Fields, text};
+use crate::progress;
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde::Serialize;
 
 /// The filter of a list and of a change of many, as flags, as query and as JSON.
@@ -84,19 +85,23 @@ pub(crate) struct Selection {
 
 /// What can be done to a selection.
 pub(crate) struct Action {
-    /// As in the path of one task.
-    pub(crate) path: &'static str,
-    /// As in a change of many.
+    /// As in a change of many; in the path of one task and for people it has a hyphen.
     pub(crate) name: &'static str,
-    /// What a person says about it.
-    pub(crate) remark: Option<String>,
+    pub(crate) details: Details,
 }
 
-/// The body of a change of one task.
-#[derive(Serialize)]
-struct One<'a> {
+/// What an action needs to know.
+#[derive(Default, Serialize)]
+pub(crate) struct Details {
+    /// To resolve: what a person says about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    remark: Option<&'a str>,
+    pub(crate) remark: Option<String>,
+    /// To reschedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_at: Option<Timestamp>,
+    /// To set the priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<u8>,
 }
 
 /// The body of a change of many tasks.
@@ -104,10 +109,27 @@ struct One<'a> {
 struct Many<'a> {
     filter: &'a Filter,
     action: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remark: Option<&'a str>,
+    #[serde(flatten)]
+    details: &'a Details,
     all: bool,
     dry_run: bool,
+}
+
+impl Action {
+    /// What people call it.
+    fn words(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The call that does it to one task.
+    fn call(&self, api: &Api, id: u64) -> RequestBuilder {
+        let id = id.to_string();
+        match self.name {
+            "reschedule" | "set_priority" => api.request(Method::PATCH, &["tasks", &id]).json(&self.details),
+            "resolve" => api.request(Method::POST, &["tasks", &id, self.name]).json(&self.details),
+            _ => api.request(Method::POST, &["tasks", &id, &self.words()]),
+        }
+    }
 }
 
 impl Selection {
@@ -118,8 +140,9 @@ impl Selection {
         }
         // One that is refused does not keep the others from it. The last refusal is left to the caller to tell.
         let mut refused = None;
-        for id in &self.ids {
-            if let Err(error) = act_on(*id, api, is_json, action).await
+        for (done, id) in self.ids.iter().enumerate() {
+            let what = format!("{}: {done} of {} tasks", action.words(), self.ids.len());
+            if let Err(error) = act_on(*id, api, is_json, action, &what).await
                 && let Some(earlier) = refused.replace(error)
             {
                 output::complain(&earlier);
@@ -130,27 +153,25 @@ impl Selection {
 
     async fn act_on_matching(&self, api: &Api, is_json: bool, action: &Action) -> Result<()> {
         let Selection { filter, all, dry_run, .. } = self;
-        let many = Many { filter, action: action.name, remark: action.remark.as_deref(), all: *all, dry_run: *dry_run };
-        let answer = api.answer(api.request(Method::POST, &["tasks", "bulk"]).json(&many)).await?;
+        let many = Many { filter, action: action.name, details: &action.details, all: *all, dry_run: *dry_run };
+        let words = action.words();
+        let answer = api.answer(api.request(Method::POST, &["tasks", "bulk"]).json(&many));
+        let answer = progress::shown(&words, answer).await?;
         if is_json {
             return output::print(&answer.json);
         }
         let counts: Fields = api.decode(&answer)?;
         let matched = text(&counts, "matched");
         if *dry_run {
-            output::print(&format_args!("{} would look at {matched} tasks; nothing is changed", action.path))
+            output::print(&format_args!("{words} would look at {matched} tasks; nothing is changed"))
         } else {
-            output::print(&format_args!("{} changed {} of {matched} tasks", action.path, text(&counts, "changed")))
+            output::print(&format_args!("{words} changed {} of {matched} tasks", text(&counts, "changed")))
         }
     }
 }
 
-async fn act_on(id: u64, api: &Api, is_json: bool, action: &Action) -> Result<()> {
-    let mut request = api.request(Method::POST, &["tasks", &id.to_string(), action.path]);
-    if action.path == "resolve" {
-        request = request.json(&One { remark: action.remark.as_deref() });
-    }
-    let answer = api.answer(request).await?;
+async fn act_on(id: u64, api: &Api, is_json: bool, action: &Action, what: &str) -> Result<()> {
+    let answer = progress::shown(what, api.answer(action.call(api, id))).await?;
     if is_json {
         return output::print(&answer.json);
     }

@@ -2,8 +2,10 @@
 
 use crate::database::{self, DatabaseArgs};
 use crate::output;
+use crate::retention::RetentionArgs;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ pub(crate) struct ServeArgs {
     /// The time zone of schedules that name none.
     #[arg(long, env = "TASKWHEEL_TIMEZONE", default_value = "UTC", value_parser = timezone)]
     timezone: String,
+    #[command(flatten)]
+    retention: RetentionArgs,
 }
 
 fn timezone(name: &str) -> Result<String, String> {
@@ -46,18 +50,20 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     log();
     // First of all, so that a signal that comes while we start is not lost.
     let stop = stop_signal()?;
+    allow_connections();
     let address = address(&args.listen).await?;
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
     let tls = tls(&args)?;
-    let store = database::open(&args.database).await?;
+    let store = database::open(&args.database, args.retention.keeps_success()).await?;
     may_listen(&*store, address, tls.is_some()).await?;
     let listener = taskwheel_server::bind(address, tls).await.with_context(|| {
         format!("cannot listen on {address}: end what listens there, or choose another address with --listen")
     })?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
-    let engine = Arc::new(Engine::start(store, EngineOptions::default()));
+    let options = EngineOptions { retention: args.retention.retention(), ..EngineOptions::default() };
+    let engine = Arc::new(Engine::start(store, options));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(scheme, address);
     output::print(&format!(
@@ -97,6 +103,15 @@ fn log() {
         .from_env_lossy();
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+}
+
+/// Every connection is an open file, and the usual limit of 1024 is a soft one: we may have as many as the hard one says.
+fn allow_connections() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files could not be raised, and so there may be fewer connections");
+    }
 }
 
 /// The address to listen on.

@@ -4,7 +4,7 @@ use crate::api::Api;
 use crate::args::json;
 use crate::duration::{limit_ms, milliseconds};
 use crate::output::{self, Fields};
-use crate::selection::{Action, Filter, Selection};
+use crate::selection::{Action, Details, Filter, Selection};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +42,21 @@ pub(crate) enum TasksCommand {
         /// What was done about it.
         #[arg(long)]
         remark: Option<String>,
+    },
+    /// Give waiting tasks another due time.
+    Reschedule {
+        #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
+        when: When,
+    },
+    /// Give tasks another priority.
+    SetPriority {
+        #[command(flatten)]
+        selection: Selection,
+        /// 1 to 9; higher ones are run first.
+        #[arg(long, value_name = "PRIORITY")]
+        to: u8,
     },
     /// Change the settings of a task.
     Edit {
@@ -111,6 +126,18 @@ struct Listed {
     next_cursor: Option<String>,
 }
 
+/// A new due time.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct When {
+    /// Run them at this time, like 2030-01-31T08:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    to: Option<Timestamp>,
+    /// Run them so much later than now, like 10s, 5m, 2h or 1d; now is by the clock of this machine, not the database's.
+    #[arg(long = "delay", value_name = "DURATION", value_parser = milliseconds)]
+    delay_ms: Option<i64>,
+}
+
 /// What shall change about a task.
 #[derive(Args, Serialize)]
 #[group(required = true, multiple = true)]
@@ -123,7 +150,7 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "TIME", conflicts_with = "delay_ms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<Timestamp>,
-    /// Run it so much later than now, like 10s, 5m, 2h or 1d.
+    /// Run it so much later than now, like 10s, 5m, 2h or 1d; now is by the clock of this machine, not the database's.
     #[arg(long = "delay", value_name = "DURATION", value_parser = milliseconds)]
     #[serde(skip)]
     delay_ms: Option<i64>,
@@ -154,15 +181,24 @@ pub(crate) struct Changes {
 }
 
 pub(crate) async fn tasks(api: &Api, is_json: bool, command: TasksCommand) -> Result<()> {
-    let action = |path, name| Action { path, name, remark: None };
+    let action = |name| Action { name, details: Details::default() };
     match command {
         TasksCommand::List(args) => list(api, is_json, args).await,
         TasksCommand::Show { id } => show(api, is_json, id).await,
-        TasksCommand::Cancel(selection) => selection.act(api, is_json, &action("cancel", "cancel")).await,
-        TasksCommand::Retry(selection) => selection.act(api, is_json, &action("retry", "retry")).await,
-        TasksCommand::RunNow(selection) => selection.act(api, is_json, &action("run-now", "run_now")).await,
+        TasksCommand::Cancel(selection) => selection.act(api, is_json, &action("cancel")).await,
+        TasksCommand::Retry(selection) => selection.act(api, is_json, &action("retry")).await,
+        TasksCommand::RunNow(selection) => selection.act(api, is_json, &action("run_now")).await,
         TasksCommand::Resolve { selection, remark } => {
-            selection.act(api, is_json, &Action { remark, ..action("resolve", "resolve") }).await
+            let details = Details { remark, ..Details::default() };
+            selection.act(api, is_json, &Action { name: "resolve", details }).await
+        }
+        TasksCommand::Reschedule { selection, when: When { to, delay_ms } } => {
+            let details = Details { run_at: due(to, delay_ms)?, ..Details::default() };
+            selection.act(api, is_json, &Action { name: "reschedule", details }).await
+        }
+        TasksCommand::SetPriority { selection, to } => {
+            let details = Details { priority: Some(to), ..Details::default() };
+            selection.act(api, is_json, &Action { name: "set_priority", details }).await
         }
         TasksCommand::Edit { id, changes } => edit(api, is_json, id, changes).await,
         TasksCommand::Delete { id } => delete(api, is_json, id).await,
@@ -218,11 +254,15 @@ async fn show(api: &Api, is_json: bool, id: u64) -> Result<()> {
     Ok(())
 }
 
+/// A due time as the API takes it. A change, unlike a submit, knows no delay by the database's clock.
+fn due(at: Option<Timestamp>, delay_ms: Option<i64>) -> Result<Option<Timestamp>> {
+    let Some(delay_ms) = delay_ms else { return Ok(at) };
+    let due = Timestamp::now().checked_add(SignedDuration::from_millis(delay_ms));
+    due.context("--delay is too long").map(Some)
+}
+
 async fn edit(api: &Api, is_json: bool, id: u64, mut changes: Changes) -> Result<()> {
-    if let Some(delay_ms) = changes.delay_ms {
-        let run_at = Timestamp::now().checked_add(SignedDuration::from_millis(delay_ms));
-        changes.run_at = Some(run_at.context("--delay is too long")?);
-    }
+    changes.run_at = due(changes.run_at, changes.delay_ms)?;
     let request = api.request(Method::PATCH, &["tasks", &id.to_string()]).json(&changes);
     let answer = api.answer(request).await?;
     if is_json {

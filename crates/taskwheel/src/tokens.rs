@@ -53,7 +53,7 @@ pub(crate) async fn tokens(command: TokensCommand, tenant: Option<String>, is_js
     match command {
         TokensCommand::Create(args) => create(*args, tenant, is_json).await,
         TokensCommand::List(database) => {
-            let tokens = database::open(&database).await?.tokens().await?;
+            let tokens = database::open(&database, true).await?.tokens().await?;
             if is_json {
                 let items: Vec<_> = tokens.iter().map(shown).collect();
                 return output::print(&json!({"items": items}));
@@ -66,7 +66,7 @@ pub(crate) async fn tokens(command: TokensCommand, tenant: Option<String>, is_js
             output::print(&output::table(&COLUMNS, &rows))
         }
         TokensCommand::Revoke { id, database } => {
-            let revoked = database::open(&database).await?.revoke_token(Actor::command_line(), id).await?;
+            let revoked = database::open(&database, true).await?.revoke_token(Actor::command_line(), id).await?;
             let Some(token) = revoked else { bail!("there is no token {id}: see `taskwheel tokens list`") };
             if is_json {
                 return output::print(&shown(&token));
@@ -85,7 +85,7 @@ async fn create(args: CreateArgs, tenant: Option<String>, is_json: bool) -> Resu
         rate_per_s: args.rate_per_s,
         expires_ms: args.expires_ms,
     };
-    let (token, secret) = database::open(&args.database).await?.create_token(Actor::command_line(), new).await?;
+    let (token, secret) = database::open(&args.database, true).await?.create_token(Actor::command_line(), new).await?;
     if is_json {
         let mut shown = shown(&token);
         shown["token"] = secret.into();
@@ -126,7 +126,7 @@ pub(crate) enum TenantsCommand {
 pub(crate) async fn tenants(command: TenantsCommand, is_json: bool) -> Result<()> {
     match command {
         TenantsCommand::List(database) => {
-            let quotas = database::open(&database).await?.quotas().await?;
+            let quotas = database::open(&database, true).await?.quotas().await?;
             let shown = |(tenant, quota): &(String, Quota)| json!({"tenant": tenant, "live_max": quota.live_max, "submits_per_s": quota.submits_per_s});
             let items: Vec<_> = quotas.iter().map(shown).collect();
             if is_json {
@@ -141,7 +141,7 @@ pub(crate) async fn tenants(command: TenantsCommand, is_json: bool) -> Result<()
         }
         TenantsCommand::Limit { name, live_max, submits_per_s, database } => {
             let quota = Quota { live_max, submits_per_s };
-            database::open(&database).await?.put_quota(Actor::command_line(), name, quota).await?;
+            database::open(&database, true).await?.put_quota(Actor::command_line(), name, quota).await?;
             Ok(())
         }
     }

@@ -7,6 +7,7 @@ mod claim;
 mod finish;
 mod inspect;
 mod migrate;
+mod news;
 mod plain;
 mod read;
 mod rows;
@@ -65,7 +66,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
         )
     };
     let (work, read) = (connections(options.connections_max), connections(READ_CONNECTIONS_MAX));
-    let database = Pooled::<MySqlServer> { work, read, clock: options.clock.clone() };
+    let database = Pooled::<MySqlServer> { work, read, clock: options.clock.clone(), news: news::Silence };
     Ok(SqlStore::new(database, Dialect::Mysql, options))
 }
 
@@ -93,6 +94,7 @@ impl Server for MySqlServer {
     type Database = MySql;
     /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
     type Beginning = i64;
+    type News = news::Silence;
 
     /// More are faster in a transaction, without the trigger.
     const INSERTED_AT_ONCE_MAX: usize = 1;

@@ -108,6 +108,40 @@ pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String]
     Ok(())
 }
 
+/// A look that was noted a moment ago, in milliseconds, is not noted again.
+const NOTED_MS: i64 = 400;
+
+pub(super) async fn watched_at(connection: &mut MySqlConnection) -> Attempted<Time> {
+    let query = sqlx::query("SELECT looked_at FROM task_watch FOR UPDATE");
+    let row = query.fetch_one(connection).await.map_err(fault)?;
+    row.try_get(0).map(Time).map_err(fault)
+}
+
+const HEARTBEATS: &str = "SELECT 1 FROM task_worker WHERE heartbeat_ms IS NOT NULL LIMIT 1";
+const NOTE: &str = "UPDATE task_watch SET looked_at = ? WHERE looked_at NOT BETWEEN ? AND ?";
+
+/// Looks for workers first: in one statement it would lock them, and hold up their heartbeats.
+pub(super) async fn note_watch(connection: &mut MySqlConnection, now: Time) -> Attempted<()> {
+    if sqlx::query(HEARTBEATS).fetch_optional(&mut *connection).await.map_err(fault)?.is_some() {
+        let query = sqlx::query(NOTE).bind(now.0).bind(now.0 - NOTED_MS).bind(now.0);
+        query.execute(connection).await.map_err(fault)?;
+    }
+    Ok(())
+}
+
+const WELCOME: &str = "UPDATE task_worker SET seen_at = ? WHERE heartbeat_ms <= ?";
+/// LEAST of something and NULL is NULL here.
+const WELCOME_UNNAMED: &str = "
+UPDATE task_running SET check_at = LEAST(COALESCE(deadline, ? + 3 * heartbeat_ms), ? + 3 * heartbeat_ms)
+WHERE heartbeat_ms <= ? AND named = 0";
+
+pub(super) async fn welcome(connection: &mut MySqlConnection, away_ms: i64, now: Time) -> Attempted<()> {
+    sqlx::query(WELCOME).bind(now.0).bind(away_ms).execute(&mut *connection).await.map_err(fault)?;
+    let unnamed = sqlx::query(WELCOME_UNNAMED).bind(now.0).bind(now.0).bind(away_ms);
+    unnamed.execute(connection).await.map_err(fault)?;
+    Ok(())
+}
+
 pub(super) async fn all(connection: &mut MySqlConnection) -> Attempted<Vec<Worker>> {
     let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;

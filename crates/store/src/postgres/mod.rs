@@ -4,6 +4,7 @@ mod claim;
 mod finish;
 mod inspect;
 mod migrate;
+mod news;
 mod plain;
 mod read;
 mod rows;
@@ -20,6 +21,7 @@ use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, submit_on as submit_in};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
+use news::Grapevine;
 use session::PgSession;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
@@ -30,10 +32,11 @@ use taskwheel_model::{NewTask, Time};
 const READ_CONNECTIONS_MAX: u32 = 4;
 
 /// Every statement of ours has an end. Connections for work on tasks keep to their indexes whatever the statistics of a
-/// table that fills and empties all day say, and plan each statement once.
+/// table that fills and empties all day say, and plan each statement once. What they insert is not told of by the trigger
+/// but after its commit, see `news`.
 const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
      SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s';
-     SET jit = off; SET plan_cache_mode = force_generic_plan;
+     SET jit = off; SET plan_cache_mode = force_generic_plan; SET taskwheel.notify = 'off';
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off";
 const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
      SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
@@ -58,8 +61,10 @@ pub async fn open(options: &Options) -> Result<impl Store> {
         )
     };
     migrate::migrate(&connect, options.number).await?;
+    let work = connections(options.connections_max, WORK_SETTINGS);
     let database = Pooled::<PgServer> {
-        work: connections(options.connections_max, WORK_SETTINGS),
+        news: Grapevine::new(connect.clone(), work.clone()),
+        work,
         read: connections(READ_CONNECTIONS_MAX, READ_SETTINGS),
         clock: options.clock.clone(),
     };
@@ -89,6 +94,7 @@ struct PgServer;
 impl Server for PgServer {
     type Database = Postgres;
     type Beginning = ();
+    type News = Grapevine;
 
     /// The trigger sees all rows of a statement at once.
     const INSERTED_AT_ONCE_MAX: usize = usize::MAX;

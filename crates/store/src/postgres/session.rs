@@ -99,6 +99,18 @@ impl Session for PgSession<'_> {
         workers::seen(self.connection, worker_ids, self.now).await
     }
 
+    async fn watched_at(&mut self) -> Attempted<Time> {
+        workers::watched_at(self.connection).await
+    }
+
+    async fn note_watch(&mut self) -> Attempted<()> {
+        workers::note_watch(self.connection, self.now).await
+    }
+
+    async fn welcome_workers(&mut self, away_ms: i64) -> Attempted<()> {
+        workers::welcome(self.connection, away_ms, self.now).await
+    }
+
     async fn workers(&mut self) -> Attempted<Vec<Worker>> {
         workers::all(self.connection).await
     }

@@ -89,6 +89,35 @@ pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], n
     Ok(())
 }
 
+/// A look that was noted a moment ago, in milliseconds, is not noted again.
+const NOTED_MS: i64 = 400;
+
+pub(super) async fn watched_at(connection: &mut PgConnection) -> Attempted<Time> {
+    let query = sqlx::query("SELECT looked_at FROM task_watch FOR UPDATE");
+    let row = query.fetch_one(connection).await.map_err(fault)?;
+    row.try_get(0).map(Time).map_err(fault)
+}
+
+const NOTE: &str = "
+UPDATE task_watch SET looked_at = $1 WHERE looked_at NOT BETWEEN $1 - $2 AND $1
+  AND EXISTS (SELECT FROM task_worker WHERE heartbeat_ms IS NOT NULL)";
+
+pub(super) async fn note_watch(connection: &mut PgConnection, now: Time) -> Attempted<()> {
+    sqlx::query(NOTE).bind(now.0).bind(NOTED_MS).execute(connection).await.map_err(fault)?;
+    Ok(())
+}
+
+const WELCOME: &str = "UPDATE task_worker SET seen_at = $1 WHERE heartbeat_ms <= $2";
+const WELCOME_UNNAMED: &str = "
+UPDATE task_running SET check_at = LEAST(deadline, $1 + 3 * heartbeat_ms) WHERE heartbeat_ms <= $2 AND named = 0";
+
+pub(super) async fn welcome(connection: &mut PgConnection, away_ms: i64, now: Time) -> Attempted<()> {
+    for sql in [WELCOME, WELCOME_UNNAMED] {
+        sqlx::query(sql).bind(now.0).bind(away_ms).execute(&mut *connection).await.map_err(fault)?;
+    }
+    Ok(())
+}
+
 pub(super) async fn all(connection: &mut PgConnection) -> Attempted<Vec<Worker>> {
     let sql = "SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;

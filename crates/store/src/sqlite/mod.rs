@@ -14,6 +14,7 @@ mod claim;
 mod finish;
 mod inspect;
 mod migrate;
+mod news;
 mod plain;
 mod read;
 mod rows;
@@ -167,6 +168,12 @@ struct SqliteDatabase {
 
 #[async_trait]
 impl Database for SqliteDatabase {
+    type News = news::Silence;
+
+    fn news(&self) -> &news::Silence {
+        &news::Silence
+    }
+
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
     where
         T: Send + 'static,

@@ -305,6 +305,18 @@ impl Session for SqliteSession {
         workers::seen(&self.connection, worker_ids, self.now)
     }
 
+    async fn watched_at(&mut self) -> Attempted<Time> {
+        workers::watched_at(&self.connection)
+    }
+
+    async fn note_watch(&mut self) -> Attempted<()> {
+        workers::note_watch(&self.connection, self.now)
+    }
+
+    async fn welcome_workers(&mut self, away_ms: i64) -> Attempted<()> {
+        workers::welcome(&self.connection, away_ms, self.now)
+    }
+
     async fn workers(&mut self) -> Attempted<Vec<Worker>> {
         workers::all(&self.connection)
     }

@@ -83,6 +83,36 @@ pub(super) fn seen(connection: &Connection, worker_ids: &[String], now: Time) ->
     Ok(())
 }
 
+/// A look that was noted a moment ago, in milliseconds, is not noted again.
+const NOTED_MS: i64 = 400;
+
+pub(super) fn watched_at(connection: &Connection) -> Attempted<Time> {
+    let mut statement = connection.prepare_cached("SELECT looked_at FROM task_watch")?;
+    Ok(statement.query_one([], |row| row.get(0).map(Time))?)
+}
+
+const NOTE: &str = "
+UPDATE task_watch SET looked_at = ?1 WHERE looked_at NOT BETWEEN ?1 - ?2 AND ?1
+  AND EXISTS (SELECT 1 FROM task_worker WHERE heartbeat_ms IS NOT NULL)";
+
+pub(super) fn note_watch(connection: &Connection, now: Time) -> Attempted<()> {
+    connection.prepare_cached(NOTE)?.execute([now.0, NOTED_MS])?;
+    Ok(())
+}
+
+const WELCOME: &str = "UPDATE task_worker SET seen_at = ?1 WHERE heartbeat_ms <= ?2";
+/// MIN of something and NULL is NULL here.
+const WELCOME_UNNAMED: &str = "
+UPDATE task_running SET check_at = MIN(COALESCE(deadline, ?1 + 3 * heartbeat_ms), ?1 + 3 * heartbeat_ms)
+WHERE heartbeat_ms <= ?2 AND named = 0";
+
+pub(super) fn welcome(connection: &Connection, away_ms: i64, now: Time) -> Attempted<()> {
+    for sql in [WELCOME, WELCOME_UNNAMED] {
+        connection.prepare_cached(sql)?.execute([now.0, away_ms])?;
+    }
+    Ok(())
+}
+
 const ALL: &str = "
 SELECT worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant FROM task_worker ORDER BY worker_id";
 

@@ -23,7 +23,7 @@ pub(super) async fn act(
     let mut records = load(session, ids.iter().copied()).await?;
     let taken = taken_keys(session, action, records.values()).await?;
     let workers = session.workers().await?;
-    let hosts = Hosts::new(&workers, &types, now);
+    let hosts = Hosts::new(&workers, &types);
     let mut keys = HashSet::new();
     let mut changes = Changes::default();
     let mut answers = Vec::with_capacity(ids.len());

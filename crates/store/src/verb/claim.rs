@@ -161,7 +161,7 @@ async fn start(
 /// Ends tasks that were due but may not start any more, so that the next claim does not meet them again.
 async fn end(session: &mut dyn Session, types: &Types, ids: &[TaskId]) -> Attempted<()> {
     let now = session.now();
-    let hosts = Hosts::new(&[], types, now);
+    let hosts = Hosts::new(&[], types);
     let mut changes = Vec::new();
     for record in session.load(ids).await? {
         let rules = record.rules(types.settings(&record.task_type));

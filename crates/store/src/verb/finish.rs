@@ -95,7 +95,7 @@ async fn decide_rest(
 ) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
     let now = session.now();
     let workers = session.workers().await?;
-    let hosts = Hosts::new(&workers, types, now);
+    let hosts = Hosts::new(&workers, types);
     let mut records = load(session, reports.iter().map(|report| report.id)).await?;
     let executions: Vec<_> = reports.iter().map(|report| (report.id, report.exec_id)).collect();
     let logged = session.logged(&executions).await?;

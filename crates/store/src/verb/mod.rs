@@ -15,6 +15,7 @@ mod statistics;
 mod step;
 mod submit;
 mod types;
+mod watch;
 mod watermark;
 mod workers;
 
@@ -26,10 +27,10 @@ use crate::coalesce::Coalescer;
 use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
-use crate::session::{Database, Repeat};
+use crate::session::{Database, News, Repeat};
 use crate::task::{Submitted, Task, TaskDetail};
 use crate::verbs::{
-    Access as _, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
+    Access as _, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType, Upcoming,
 };
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
@@ -174,6 +175,10 @@ impl<D: Database> Store for SqlStore<D> {
         }
     }
 
+    async fn watch(&self, is_unbroken: bool) -> Result<bool> {
+        self.core.database.transact(Repeat::Harmless, move |session| Box::pin(watch::watch(session, is_unbroken))).await
+    }
+
     async fn rescue(&self) -> Result<Rescued> {
         let memory = self.core.memory.clone();
         let work = self.core.database.transact(Repeat::Harmless, move |session| {
@@ -195,6 +200,10 @@ impl<D: Database> Store for SqlStore<D> {
                 })
             })
             .await
+    }
+
+    async fn news(&self) -> Upcoming {
+        self.core.database.news().next().await
     }
 
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
@@ -388,10 +397,11 @@ impl<D: Database> Core<D> {
         Ok((answer, dues))
     }
 
-    /// Lets claims see what a verb made due, once it is committed.
+    /// Lets claims see what a verb made due, once it is committed, here and at other nodes.
     async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
         let (answer, dues) = work.await?;
         self.memory.watermarks.lower(&dues);
+        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
         Ok(answer)
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
         return Ok((rescued, Vec::new(), Vec::new()));
     }
     let (types, workers) = (memory.types.get(session).await?, session.workers().await?);
-    let hosts = Hosts::new(&workers, &types, now);
+    let hosts = Hosts::new(&workers, &types);
     let (mut changes, mut ran) = (Vec::new(), Vec::new());
     for record in load(session, ids.into_iter()).await?.values() {
         let rules = record.rules(types.settings(&record.task_type));

@@ -92,14 +92,18 @@ fn stays_live(
 /// Puts a waiting task into the lane where claims shall look for it, and sets when that must be looked at again.
 ///
 /// A task with an affinity is kept for its host while a worker for it is alive there, until the grace after its due time
-/// is over. Before it is due nobody can know, so it is looked at then.
+/// is over. Before it is due nobody can know, so it is looked at then, and when the last such worker would count as gone.
 pub(super) fn place_in_lane(row: &mut LiveRow, hosts: &Hosts<'_>, now: Time) {
     let grace_ends = row.due.plus_ms(limits::AFFINITY_GRACE_MS);
-    let kept_for = row.affinity.as_ref().filter(|host| {
-        now < row.due || (now < grace_ends && hosts.has_worker(host, &row.task_type, row.category.as_deref()))
-    });
-    let look_at = kept_for.map(|_| if now < row.due { row.due } else { grace_ends });
-    row.lane = lane(&row.task_type, kept_for.map(String::as_str));
+    let kept_until = |host: &String| {
+        if now < row.due {
+            return Some(row.due);
+        }
+        let gone_at = hosts.gone_at(host, &row.task_type, row.category.as_deref())?;
+        Some(gone_at.min(grace_ends)).filter(|until| now < *until)
+    };
+    let look_at = row.affinity.as_ref().and_then(kept_until);
+    row.lane = lane(&row.task_type, row.affinity.as_deref().filter(|_| look_at.is_some()));
     let expiry = check_at(&row.life());
     row.check_at = match (look_at, expiry) {
         (Some(look_at), Some(expiry)) => Some(look_at.min(expiry)),
@@ -200,19 +204,18 @@ fn last_attempt(row: &HistoryRow) -> Option<AttemptRow> {
 pub(super) struct Hosts<'a> {
     workers: &'a [Worker],
     types: &'a Types,
-    now: Time,
 }
 
 impl<'a> Hosts<'a> {
-    pub(super) fn new(workers: &'a [Worker], types: &'a Types, now: Time) -> Hosts<'a> {
-        Hosts { workers, types, now }
+    pub(super) fn new(workers: &'a [Worker], types: &'a Types) -> Hosts<'a> {
+        Hosts { workers, types }
     }
 
-    fn has_worker(&self, host: &str, task_type: &str, category: Option<&str>) -> bool {
+    /// When the last worker of a host that takes such tasks counts as gone, if none of them calls until then.
+    fn gone_at(&self, host: &str, task_type: &str, category: Option<&str>) -> Option<Time> {
         let of_type = self.types.settings(task_type).and_then(|settings| settings.category.as_deref());
-        self.workers.iter().any(|worker| {
-            worker.host == host && worker.is_alive(self.now) && worker.takes(task_type, category.or(of_type))
-        })
+        let takes = |worker: &&Worker| worker.host == host && worker.takes(task_type, category.or(of_type));
+        self.workers.iter().filter(takes).map(Worker::gone_at).max()
     }
 }
 

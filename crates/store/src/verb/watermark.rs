@@ -123,6 +123,11 @@ pub(super) struct LaneDue {
 }
 
 impl LaneDue {
+    /// The type of the tasks in the lane; none has an `@` in its name.
+    pub(super) fn task_type(&self) -> &str {
+        self.lane.split('@').next().unwrap_or(&self.lane)
+    }
+
     /// The earliest due time of each lane and rank among tasks to be submitted.
     pub(super) fn of(tasks: &[NewTask], now: Time) -> Vec<LaneDue> {
         let mut earliest = HashMap::new();

@@ -113,11 +113,13 @@ impl Worker {
     /// Whether the worker counts as alive.
     #[must_use]
     pub fn is_alive(&self, now: Time) -> bool {
-        let silent_ms = now.ms_since(self.seen_at);
-        match self.heartbeat_ms {
-            Some(ms) => silent_ms < ms.saturating_mul(limits::HEARTBEATS_MISSED_MAX) + slack_ms(ms),
-            None => silent_ms < ALIVE_MS,
-        }
+        now < self.gone_at()
+    }
+
+    /// When the worker counts as gone, if it does not call until then.
+    pub(super) fn gone_at(&self) -> Time {
+        let alive_ms = |ms: i64| ms.saturating_mul(limits::HEARTBEATS_MISSED_MAX) + slack_ms(ms);
+        self.seen_at.plus_ms(self.heartbeat_ms.map_or(ALIVE_MS, alive_ms))
     }
 
     /// Whether the worker takes tasks of a type, or of that type's category.

@@ -73,6 +73,19 @@ async fn a_released_task_goes_to_others_after_thirty_seconds(platform: &Platform
     assert_eq!(claim_after_a_look(platform, on("b")).await, 1);
 }
 
+async fn a_released_task_goes_to_others_when_its_host_goes_away(platform: &Platform) {
+    platform.submit(task("mail")).await;
+    let a = ClaimRequest { heartbeat_ms: Some(1_000), ..on("a") };
+    let claimed = platform.claim_one_for(a.clone()).await;
+    platform.finish(&claimed, Outcome::Release).await;
+    platform.advance_ms(2_000);
+    platform.heartbeat(&a.worker_id).await;
+    platform.advance_ms(2_000);
+    assert_eq!(claim_after_a_look(platform, on("b")).await, 0, "it has called in between");
+    platform.advance_ms(1_200);
+    assert_eq!(claim_after_a_look(platform, on("b")).await, 1);
+}
+
 async fn a_lost_task_goes_to_others_at_once_when_its_host_is_dead(platform: &Platform) {
     platform.submit(task("mail")).await;
     let claimed = platform.claim_one_for(ClaimRequest { heartbeat_ms: Some(1_000), ..on("a") }).await;
@@ -144,6 +157,7 @@ facts![
     a_dead_worker_does_not_keep_a_task,
     a_released_task_is_offered_to_its_host_first,
     a_released_task_goes_to_others_after_thirty_seconds,
+    a_released_task_goes_to_others_when_its_host_goes_away,
     a_lost_task_goes_to_others_at_once_when_its_host_is_dead,
     a_lost_task_waits_for_another_worker_of_its_host,
     an_error_sets_no_affinity,

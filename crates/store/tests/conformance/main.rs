@@ -31,4 +31,5 @@ mod together;
 mod transactions;
 mod types;
 mod unique;
+mod watch;
 mod workers;

@@ -65,6 +65,35 @@ async fn a_command_that_fails_is_an_error_with_its_words() {
 }
 
 #[tokio::test]
+async fn many_tasks_are_rescheduled_and_given_a_priority_at_once() {
+    let server = Server::start(Dialect::Sqlite).await;
+    for task_type in ["mail", "mail", "fax"] {
+        json(&server, &["submit", task_type, "--delay", "1d"]).await;
+    }
+    let at = "2040-01-31T08:00:00.000Z";
+    let counted = json(&server, &["tasks", "reschedule", "--type", "mail", "--to", at, "--dry-run"]).await;
+    assert_eq!((&counted["matched"], &counted["changed"]), (&2.into(), &0.into()));
+    assert_eq!(
+        text(&server, &["tasks", "reschedule", "--type", "mail", "--to", at]).await,
+        "reschedule changed 2 of 2 tasks\n"
+    );
+    json(&server, &["tasks", "set-priority", "--type", "mail", "--to", "7"]).await;
+    let shown = async |id: &str| {
+        let task = json(&server, &["tasks", "show", id]).await;
+        (task["run_at"].as_str().unwrap().to_owned(), task["priority"].as_i64().unwrap())
+    };
+    assert_eq!(shown("1").await, (at.to_owned(), 7));
+    assert_eq!(shown("2").await, (at.to_owned(), 7));
+    assert_eq!(shown("3").await.1, 1, "it does not match");
+    text(&server, &["tasks", "reschedule", "3", "--to", at]).await;
+    text(&server, &["tasks", "set-priority", "3", "1", "--to", "9"]).await;
+    assert_eq!((shown("3").await, shown("1").await), ((at.to_owned(), 9), (at.to_owned(), 9)));
+    text(&server, &["tasks", "reschedule", "3", "--delay", "1h"]).await;
+    assert!(shown("3").await.0.as_str() < at);
+    server.end().await;
+}
+
+#[tokio::test]
 async fn failures_have_their_exit_codes_and_say_what_to_do() {
     let server = Server::start(Dialect::Sqlite).await;
     let missing = run(&server, &["tasks", "show", "999"]).await;

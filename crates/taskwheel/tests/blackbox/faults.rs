@@ -1,13 +1,13 @@
 //! What breaks: the server killed in the middle of calls, told to stop under load, and started where it must not be.
 
-use crate::support::{Dialect, Server, TestDatabase, claim};
+use crate::support::{Dialect, Server, TestDatabase, claim, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
@@ -95,7 +95,40 @@ async fn a_stop_answers_every_call_and_ends_well(server: &Server) {
     assert!(acknowledged.iter().all(|id| done.contains(id)));
 }
 
-crate::facts![what_was_acknowledged_survives_the_kill_of_the_server, a_stop_answers_every_call_and_ends_well];
+async fn workers_are_not_lost_while_the_server_is_away(server: &Server) {
+    let id = server.submit(json!({"type": "mail"})).await;
+    let mut request = claim("w", "mail");
+    request["heartbeat_ms"] = json!(1_000);
+    let task = server.claim(request).await.remove(0);
+    let renew = async || {
+        let item = json!({"id": id, "exec_id": task["exec_id"]});
+        let renewed = server.post("/v1/worker/renew", json!({"worker_id": "w", "items": [item]})).await.ok();
+        renewed["items"][0].clone()
+    };
+    let lease: jiff::Timestamp = renew().await["lease_until"].as_str().unwrap().parse().unwrap();
+    server.signal(Signal::SIGKILL);
+    server.ended().await;
+    // Its lease is over before there is a server again, and with it the tenth of a heartbeat that is added to it.
+    let over = lease.as_duration().unsigned_abs() + Duration::from_millis(200);
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    tokio::time::sleep(over.saturating_sub(now())).await;
+    server.restart().await;
+    eventually("the server has looked at its workers", Duration::from_secs(20), async || {
+        let worker = server.get("/v1/workers").await.ok()["items"][0].clone();
+        let seen = worker["seen_at"].as_str().map(|seen| seen.parse::<jiff::Timestamp>().unwrap());
+        seen.is_some_and(|seen| seen > lease)
+    })
+    .await;
+    assert_eq!(renew().await["state"], "ok", "it had nobody to call");
+    assert_eq!(server.report(&task, "success").await["status"], "Success");
+    assert_eq!(server.task(id).await["attempts_log"].as_array().unwrap().len(), 1);
+}
+
+crate::facts![
+    what_was_acknowledged_survives_the_kill_of_the_server,
+    a_stop_answers_every_call_and_ends_well,
+    workers_are_not_lost_while_the_server_is_away,
+];
 
 /// Starts the binary with arguments and gives what it says on stderr when it ends in failure.
 async fn refused(arguments: &[&str]) -> String {

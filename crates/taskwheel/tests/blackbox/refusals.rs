@@ -86,7 +86,7 @@ async fn bad_calls_are_refused_by_name(server: &Server) {
         (Method::PUT, "/v1/tasks", json!({}), 405, None),
         (Method::POST, "/v1/worker/claim", json!({"worker_id": "w", "host": "h"}), 422, Some("types")),
         (Method::POST, "/v1/worker/claim", json!({"host": "h", "types": ["a"]}), 422, Some("worker_id")),
-        (Method::POST, "/v1/worker/claim", worker(json!({"tenant": "acme"})), 422, Some("tenant")),
+        (Method::POST, "/v1/worker/claim", worker(json!({"tenant": ""})), 422, Some("tenant")),
         (Method::POST, "/v1/worker/claim", worker(json!({"max": 0})), 422, Some("max")),
         (Method::POST, "/v1/worker/claim", worker(json!({"max": 1001})), 422, Some("max")),
         (Method::POST, "/v1/worker/claim", worker(json!({"wait_ms": 60_001})), 422, Some("wait_ms")),

@@ -199,6 +199,13 @@ CREATE TABLE IF NOT EXISTS task_worker (
     tenant       VARCHAR(64)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
+-- When somebody last looked after the clocks of executions: while nobody does, the silence of workers says nothing.
+CREATE TABLE IF NOT EXISTS task_watch (
+    only_row  TINYINT NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    looked_at BIGINT NOT NULL
+) ENGINE = InnoDB;
+INSERT IGNORE INTO task_watch (only_row, looked_at) VALUES (1, 0);
+
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE IF NOT EXISTS task_statistics (
     minute         BIGINT NOT NULL,

@@ -191,6 +191,13 @@ CREATE TABLE task_worker (
     tenant       text COLLATE "C"
 );
 
+-- When somebody last looked after the clocks of executions: while nobody does, the silence of workers says nothing.
+CREATE TABLE task_watch (
+    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    looked_at bigint NOT NULL
+);
+INSERT INTO task_watch (looked_at) VALUES (0);
+
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE task_statistics (
     minute         bigint NOT NULL,
@@ -257,6 +264,13 @@ BEGIN
     FROM fresh;
     INSERT INTO task_unique (tenant, type, unique_key, id)
     SELECT tenant, type, unique_key, id FROM fresh WHERE unique_key IS NOT NULL;
+    -- Wakes who waits for such tasks at any node, when this commits: who says it, from when on (0 is now), which type.
+    IF COALESCE(current_setting('taskwheel.notify', true), '') <> 'off' THEN
+        PERFORM pg_notify('taskwheel', '- ' || CASE WHEN due <= clock_timestamp() THEN 0
+                                                    ELSE (date_part('epoch', due) * 1000)::bigint END || ' ' || type)
+        FROM (SELECT type, min(run_at) AS due FROM fresh WHERE run_at <= clock_timestamp() + interval '5 seconds'
+              GROUP BY type LIMIT 100) AS soon;
+    END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER task_goes_live AFTER INSERT ON task

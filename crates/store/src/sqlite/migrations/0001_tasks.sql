@@ -195,6 +195,13 @@ CREATE TABLE task_worker (
     tenant       TEXT
 ) STRICT, WITHOUT ROWID;
 
+-- When somebody last looked after the clocks of executions: while nobody does, the silence of workers says nothing.
+CREATE TABLE task_watch (
+    only_row  INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+    looked_at INTEGER NOT NULL
+) STRICT;
+INSERT INTO task_watch (only_row, looked_at) VALUES (1, 0);
+
 -- How executions went, by minute, type and the engine that saw them. They outlive the tasks.
 CREATE TABLE task_statistics (
     minute         INTEGER NOT NULL,

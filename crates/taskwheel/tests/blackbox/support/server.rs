@@ -40,9 +40,14 @@ impl Answer {
 
 impl Server {
     pub(crate) async fn start(dialect: Dialect) -> Server {
+        Server::start_with(dialect, &[], &[]).await
+    }
+
+    /// A server that is told more, by flags and by variables of its environment.
+    pub(crate) async fn start_with(dialect: Dialect, flags: &[&str], variables: &[(&str, &str)]) -> Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let database = TestDatabase::create(dialect).await;
-        let node = Node::start(&database.url).await;
+        let node = Node::start_with(&database.url, flags, variables).await;
         Server { database, client: Client::new(), node: Mutex::new(Some(node)) }
     }
 
@@ -137,8 +142,14 @@ impl Server {
 
 impl Node {
     pub(crate) async fn start(database: &str) -> Node {
+        Node::start_with(database, &[], &[]).await
+    }
+
+    async fn start_with(database: &str, flags: &[&str], variables: &[(&str, &str)]) -> Node {
         let mut process = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
             .args(["serve", "--listen", "127.0.0.1:0", "--database", database])
+            .args(flags)
+            .envs(variables.iter().copied())
             .env("TASKWHEEL_LOG", "warn")
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -1,0 +1,24 @@
+//! Watch: whether somebody has looked after the clocks all the time.
+//!
+//! While no node is up, workers have nobody to call, and their silence says nothing about them. So every look at the clocks is
+//! written down, by whichever node looks. A node that has not looked for a while itself, because it has just started, was paused
+//! or could not reach the database, reads when anybody did. Where nobody has, workers that may have missed a heartbeat meanwhile
+//! count as having called just now, and have three heartbeats to do so.
+
+use crate::session::{Attempted, Session};
+use taskwheel_model::limits;
+
+/// Notes a look; answers whether nobody has looked for a while.
+pub(super) async fn watch(session: &mut dyn Session, is_unbroken: bool) -> Attempted<bool> {
+    let mut was_away = false;
+    if !is_unbroken {
+        let away_ms = session.now().ms_since(session.watched_at().await?);
+        // A look in the future was made before somebody set the database's clock back.
+        was_away = !(0..=limits::WATCH_GAP_MS).contains(&away_ms);
+        if was_away {
+            session.welcome_workers(away_ms).await?;
+        }
+    }
+    session.note_watch().await?;
+    Ok(was_away)
+}

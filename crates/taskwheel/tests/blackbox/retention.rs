@@ -1,0 +1,61 @@
+//! Finished tasks go when they are past their retention, and the others stay.
+
+use crate::support::{Dialect, Server, claim, eventually};
+use reqwest::StatusCode;
+use serde_json::json;
+use std::time::Duration;
+
+const IN_TIME: Duration = Duration::from_secs(30);
+
+/// Submits a task of a type of its own and ends it so.
+async fn ended(server: &Server, outcome: &str) -> i64 {
+    let id = server.submit(json!({"type": outcome})).await;
+    let task = server.claim(claim("w", outcome)).await.remove(0);
+    assert_eq!(server.report(&task, outcome).await["state"], "accepted");
+    id
+}
+
+async fn is_gone(server: &Server, id: i64) -> bool {
+    server.get(&format!("/v1/tasks/{id}")).await.status == StatusCode::NOT_FOUND
+}
+
+async fn a_finished_task_goes_after_its_retention(dialect: Dialect) {
+    let server = Server::start_with(dialect, &["--keep-success", "1s"], &[]).await;
+    let waiting = server.submit(json!({"type": "other"})).await;
+    let failed = ended(&server, "failure").await;
+    let done = ended(&server, "success").await;
+    assert_eq!(server.task(done).await["status"], "Success", "it is kept for a while");
+    eventually("it is gone", IN_TIME, async || is_gone(&server, done).await).await;
+    assert_eq!(server.task(failed).await["status"], "Failure", "what has no retention is kept");
+    assert_eq!(server.task(waiting).await["status"], "New");
+    server.end().await;
+}
+
+async fn a_success_that_is_not_kept_goes_as_it_finishes(dialect: Dialect) {
+    let server = Server::start_with(dialect, &[], &[("TASKWHEEL_KEEP_SUCCESS", "0")]).await;
+    let failed = ended(&server, "failure").await;
+    let done = ended(&server, "success").await;
+    assert!(is_gone(&server, done).await);
+    assert_eq!(server.task(failed).await["status"], "Failure");
+    server.end().await;
+}
+
+macro_rules! on_each {
+    ($($fact:ident),*) => {
+        on_each! { in sqlite on Sqlite: $($fact),* }
+        on_each! { in postgres on Postgres: $($fact),* }
+        on_each! { in mysql on Mysql: $($fact),* }
+    };
+    (in $module:ident on $dialect:ident: $($fact:ident),*) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $fact() {
+                    super::$fact($crate::support::Dialect::$dialect).await;
+                }
+            )*
+        }
+    };
+}
+
+on_each![a_finished_task_goes_after_its_retention, a_success_that_is_not_kept_goes_as_it_finishes];
