@@ -25,6 +25,7 @@ struct Waiting {
     by_type: HashMap<String, VecDeque<Arc<Ticket>>>,
     /// Claims that ask for categories: anything may be for them.
     by_category: VecDeque<Arc<Ticket>>,
+    claims: usize,
 }
 
 /// A claim that waits.
@@ -75,6 +76,11 @@ impl Dispatch {
         waiting.by_type.keys().cloned().collect()
     }
 
+    /// How many claims wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).claims
+    }
+
     /// Whether no claim waits.
     pub(crate) fn is_idle(&self) -> bool {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,6 +95,7 @@ impl Dispatch {
             woken_for: Mutex::default(),
         });
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.claims += 1;
         for task_type in &ticket.types {
             waiting.by_type.entry(task_type.clone()).or_default().push_back(ticket.clone());
         }
@@ -100,6 +107,7 @@ impl Dispatch {
 
     fn leave(&self, ticket: &Arc<Ticket>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.claims -= 1;
         for task_type in &ticket.types {
             if let Some(tickets) = waiting.by_type.get_mut(task_type) {
                 tickets.retain(|other| !Arc::ptr_eq(other, ticket));

@@ -25,7 +25,7 @@ pub use taskwheel_store as store;
 use dispatch::Dispatch;
 use due::Due;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, TaskId};
@@ -73,6 +73,34 @@ struct Inner {
     dispatch: Dispatch,
     due: Due,
     healthy: AtomicBool,
+    counters: Counters,
+}
+
+/// What only an engine sees, counted since it started.
+#[derive(Default)]
+struct Counters {
+    leases_lost: AtomicU64,
+    timed_out: AtomicU64,
+    never_arrived: AtomicU64,
+    expired: AtomicU64,
+    superseded: AtomicU64,
+}
+
+/// What an engine counted since it started, and how it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineReadings {
+    /// Claims that wait for a task.
+    pub waiting_claims: usize,
+    /// Executions whose worker went silent.
+    pub leases_lost: u64,
+    /// Executions whose time limit ran out.
+    pub timed_out: u64,
+    /// Executions that never reached their worker, and were given back.
+    pub never_arrived: u64,
+    /// Tasks that expired before they started.
+    pub expired: u64,
+    /// Reports that came too late.
+    pub superseded: u64,
 }
 
 impl Engine {
@@ -86,6 +114,7 @@ impl Engine {
             dispatch: Dispatch::default(),
             due: Due::default(),
             healthy: AtomicBool::new(true),
+            counters: Counters::default(),
         });
         let mut loops = JoinSet::new();
         loops.spawn(due::look(inner.clone(), stopped.clone()));
@@ -107,6 +136,16 @@ impl Engine {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.inner.healthy.load(Ordering::Relaxed)
+    }
+
+    /// What it counted since it started.
+    #[must_use]
+    pub fn readings(&self) -> EngineReadings {
+        let Counters { leases_lost, timed_out, never_arrived, expired, superseded } = &self.inner.counters;
+        let [leases_lost, timed_out, never_arrived, expired, superseded] =
+            [leases_lost, timed_out, never_arrived, expired, superseded].map(|one| one.load(Ordering::Relaxed));
+        let waiting_claims = self.inner.dispatch.waiting();
+        EngineReadings { waiting_claims, leases_lost, timed_out, never_arrived, expired, superseded }
     }
 
     /// Ends the loops, and answers every waiting claim with nothing.
@@ -163,6 +202,8 @@ impl Engine {
     pub async fn report(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
         let reported = self.inner.store.finish(reports).await?;
         let waits = |reported: &Reported| matches!(reported, Reported::Accepted(status) if status.is_waiting());
+        let superseded = reported.iter().filter(|one| matches!(one, Reported::Superseded(_))).count();
+        self.inner.counters.superseded.fetch_add(superseded as u64, Ordering::Relaxed);
         if reported.iter().any(waits) {
             self.inner.due.look_now();
         }

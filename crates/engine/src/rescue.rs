@@ -7,6 +7,7 @@
 
 use crate::{Inner, rest};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 use taskwheel_model::limits;
 use taskwheel_store::{Rescued, Result};
@@ -43,6 +44,14 @@ async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>)
                 expired = rescued.expired,
                 "clocks ran out"
             );
+            for (counter, more) in [
+                (&inner.counters.leases_lost, rescued.lost),
+                (&inner.counters.timed_out, rescued.timed_out),
+                (&inner.counters.never_arrived, rescued.released),
+                (&inner.counters.expired, rescued.expired),
+            ] {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
             inner.due.look_now();
         }
         if !rescued.more || *stopped.borrow() {

@@ -51,6 +51,8 @@ pub struct NewTask {
     pub affinity: Option<String>,
     /// The token it was submitted with.
     pub token_id: Option<i64>,
+    /// The trace that it belongs to, as the header `traceparent` of W3C names it.
+    pub trace_parent: Option<String>,
 }
 
 impl NewTask {

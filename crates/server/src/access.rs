@@ -86,6 +86,12 @@ impl Caller {
         Actor { token_id: self.token_id(), name }
     }
 
+    /// Whether it may know how the server as a whole is doing: for all tenants, or of the one that exists without being named.
+    pub(crate) fn looks_after_the_server(&self) -> bool {
+        let own = self.token.as_ref().and_then(|token| token.tenant.as_deref());
+        own.is_none_or(|tenant| tenant == NewTask::TENANT_DEFAULT)
+    }
+
     /// Whether its role allows a call. What is global is not for an admin of one tenant.
     fn may(&self, scope: Scope) -> bool {
         let is_everybodys = self.token.as_ref().is_none_or(|token| token.tenant.is_none());

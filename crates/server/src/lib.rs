@@ -10,6 +10,7 @@ mod bulk;
 mod health;
 mod input;
 mod listen;
+mod metrics;
 mod problem;
 mod quota;
 mod shapes;
@@ -28,6 +29,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use metrics::Metrics;
 use problem::Problem;
 use quota::Quotas;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ struct App {
     document: String,
     gate: Gate,
     quotas: Quotas,
+    metrics: Metrics,
 }
 
 type Shared = State<Arc<App>>;
@@ -99,6 +102,7 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .add(Administer, routes!(types::resume))
         .add(Watch, routes!(statistics::statistics))
         .add(Audit, routes!(audit::audit))
+        .add(Watch, routes!(metrics::metrics))
         .add(Any, routes!(health::document))
         .add(Open, routes!(health::healthz))
         .add(Open, routes!(health::readyz))
@@ -110,12 +114,20 @@ pub fn router(engine: Arc<Engine>) -> Router {
     let (routes, document) = routes();
     let document = document.to_pretty_json().unwrap_or_default();
     let calls = Semaphore::new(CALLS_MAX);
-    let app = Arc::new(App { engine, calls, document, gate: Gate::default(), quotas: Quotas::default() });
+    let app = Arc::new(App {
+        engine,
+        calls,
+        document,
+        gate: Gate::default(),
+        quotas: Quotas::default(),
+        metrics: Metrics::default(),
+    });
     routes
         .fallback(async || Problem::not_found("there is nothing at this address"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .layer(middleware::from_fn_with_state(app.clone(), access::authenticate))
         .layer(middleware::from_fn_with_state(app.clone(), bounded))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
         .with_state(app)
 }
 

@@ -72,11 +72,7 @@ pub(crate) struct TaskInput {
 }
 
 impl TaskInput {
-    pub(crate) fn into_task(
-        self,
-        tenant: &str,
-        token_id: Option<i64>,
-    ) -> Result<NewTask, Vec<taskwheel_model::FieldError>> {
+    pub(crate) fn into_task(self, from: &Origin) -> Result<NewTask, Vec<taskwheel_model::FieldError>> {
         let both = || taskwheel_model::FieldError::new("delay_ms", "must not be given together with run_at");
         let run_at = match (self.run_at, self.delay_ms) {
             (Some(_), Some(_)) => return Err(vec![both()]),
@@ -85,7 +81,7 @@ impl TaskInput {
             (None, None) => RunAt::Now,
         };
         let task = NewTask {
-            tenant: tenant.to_owned(),
+            tenant: from.tenant.clone(),
             task_type: self.r#type,
             key: self.key,
             payload: self.payload.map(text),
@@ -100,11 +96,20 @@ impl TaskInput {
             route_key: self.route_key,
             unique_key: self.unique_key,
             affinity: self.affinity,
-            token_id,
+            token_id: from.token_id,
+            trace_parent: from.trace_parent.clone(),
         };
         task.validate()?;
         Ok(task)
     }
+}
+
+/// Where submitted tasks come from.
+pub(crate) struct Origin {
+    pub(crate) tenant: String,
+    pub(crate) token_id: Option<i64>,
+    /// The trace that they belong to.
+    pub(crate) trace_parent: Option<String>,
 }
 
 /// A priority as it came; what is out of reach stays out of bounds, so that it is refused by its name.

@@ -3,7 +3,7 @@
 use crate::access::Caller;
 use crate::input::{Body, Id, MaybeBody, Query};
 use crate::problem::{Answer, BadField, Problem};
-use crate::shapes::{EditInput, FilterInput, TaskInput, TaskView, text};
+use crate::shapes::{EditInput, FilterInput, Origin, TaskInput, TaskView, text};
 use crate::{App, Shared};
 use axum::Json;
 use axum::extract::State;
@@ -22,7 +22,7 @@ const PAGE_ROWS_DEFAULT: usize = 50;
 /// Submits a task. A `unique_key` that is already live answers the task that has it. The same `Idempotency-Key` is answered
 /// with the same task for 24 hours.
 #[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = TaskInput,
-    params(("Idempotency-Key" = Option<String>, Header)), responses(
+    params(("Idempotency-Key" = Option<String>, Header), ("traceparent" = Option<String>, Header)), responses(
     (status = CREATED, body = TaskView), (status = OK, body = TaskView, description = "its unique_key is already live"),
     (status = BAD_REQUEST, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem),
     (status = PAYLOAD_TOO_LARGE, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
@@ -33,7 +33,7 @@ pub(crate) async fn submit(
     Body(input): Body<TaskInput>,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
-    let task = input.into_task(&caller.submits_for(), caller.token_id()).map_err(bad)?;
+    let task = input.into_task(&origin(&caller, &headers)).map_err(bad)?;
     app.quotas.admit(app.engine.store(), &task.tenant, 1).await?;
     let (submitted, shown) = match headers.get("idempotency-key") {
         Some(key) => (app.engine.submit_once(idempotency_key(key)?, task).await?, None),
@@ -45,6 +45,23 @@ pub(crate) async fn submit(
         None => find(&app, &caller, submitted.id).await?.ok_or_else(taken)?,
     };
     Ok((status, Json(view)))
+}
+
+/// Where tasks come from. A trace that is not named as W3C wants it is none.
+fn origin(caller: &Caller, headers: &HeaderMap) -> Origin {
+    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).filter(|text| is_trace(text));
+    Origin { tenant: caller.submits_for(), token_id: caller.token_id(), trace_parent: trace.map(str::to_owned) }
+}
+
+/// Version 00 of the header, of which later ones must be readers too: `00-`, 32 hex digits, 16, and 2.
+fn is_trace(text: &str) -> bool {
+    let is_hex = |part: &str, digits: usize| {
+        part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    match text.split('-').collect::<Vec<_>>()[..] {
+        ["00", trace, span, flags] => is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2),
+        _ => false,
+    }
 }
 
 /// The task that a key answers was submitted with another token, and is not for this one to see.
@@ -92,16 +109,17 @@ pub(crate) struct BatchItem {
 pub(crate) async fn submit_batch(
     State(app): Shared,
     caller: Caller,
+    headers: HeaderMap,
     Body(input): Body<BatchInput>,
 ) -> Answer<(StatusCode, Json<BatchView>)> {
     if input.tasks.len() > limits::SUBMIT_BATCH_MAX {
         let message = format!("must have at most {} items, has {}", limits::SUBMIT_BATCH_MAX, input.tasks.len());
         return Err(Problem::field("tasks", message));
     }
-    let (tenant, token_id) = (caller.submits_for(), caller.token_id());
+    let origin = origin(&caller, &headers);
     let (mut tasks, mut indexes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (index, task) in input.tasks.into_iter().enumerate() {
-        match task.into_task(&tenant, token_id) {
+        match task.into_task(&origin) {
             Ok(task) => {
                 tasks.push(task);
                 indexes.push(index);
@@ -112,7 +130,7 @@ pub(crate) async fn submit_batch(
     if !errors.is_empty() && !input.partial {
         return Err(Problem::fields(errors));
     }
-    app.quotas.admit(app.engine.store(), &tenant, tasks.len()).await?;
+    app.quotas.admit(app.engine.store(), &origin.tenant, tasks.len()).await?;
     let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
     let item = |(index, Submitted { id, created })| BatchItem { index, id, created };
     let items = indexes.into_iter().zip(submitted).map(item).collect();
@@ -236,8 +254,13 @@ async fn act(app: &App, caller: &Caller, id: TaskId, action: Action) -> Answer<J
 }
 
 async fn change(app: &App, caller: &Caller, id: TaskId, action: Action) -> Answer<()> {
+    let word = action.word();
     match app.engine.act(caller.actor(), caller.tenant(), id, action).await? {
-        Acted::Changed(_) | Acted::Unchanged(_) => Ok(()),
+        Acted::Changed(_) => {
+            tracing::info!(task_id = id.0, action = word, token_id = caller.token_id(), "a task was changed");
+            Ok(())
+        }
+        Acted::Unchanged(_) => Ok(()),
         Acted::Conflict(status) => Err(Problem::conflict(format!("task {id} is {status}, which does not allow it"))),
         Acted::UniqueKeyTaken(_) => {
             Err(Problem::conflict(format!("the unique_key of task {id} is live in another task")))

@@ -75,6 +75,8 @@ pub(crate) struct ClaimedView {
     started_at: At,
     lease_until: At,
     timeout_ms: i64,
+    /// The trace that the task belongs to, where it was submitted with the header of this name.
+    traceparent: Option<String>,
     shard_index: Option<i32>,
     shard_total: Option<i32>,
 }
@@ -99,6 +101,7 @@ impl From<ClaimedTask> for ClaimedView {
             started_at: At(task.started_at),
             lease_until: At(task.lease_until),
             timeout_ms: task.timeout_ms,
+            traceparent: task.trace_parent,
             shard_index: None,
             shard_total: None,
         }
@@ -316,12 +319,26 @@ pub(crate) async fn report(
     };
     let reports: Vec<_> = input.items.into_iter().map(report).collect();
     check(&reports, Report::validate)?;
+    let said: Vec<_> = reports.iter().map(|report| (report.id, report.exec_id, report.outcome)).collect();
     let reported = app.engine.report(reports).await?;
+    for ((id, exec_id, outcome), answer) in said.into_iter().zip(&reported) {
+        log(id, exec_id, outcome, answer);
+    }
     let view = |(id, reported)| match reported {
         Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },
         Reported::Superseded(status) => ReportedView { id, state: "superseded", status },
     };
     Ok(Json(ReportView { items: ids.into_iter().zip(reported).map(view).collect() }))
+}
+
+/// What did not simply go well is in the log.
+fn log(id: TaskId, exec_id: ExecId, outcome: Outcome, answer: &Reported) {
+    let (task_id, outcome) = (id.0, outcome.word());
+    match answer {
+        Reported::Superseded(_) => tracing::info!(task_id, %exec_id, outcome, "a report came too late"),
+        Reported::Accepted(Status::Success) => tracing::debug!(task_id, %exec_id, outcome, "a task is done"),
+        Reported::Accepted(status) => tracing::info!(task_id, %exec_id, outcome, %status, "an execution ended"),
+    }
 }
 
 /// Checks each item of a call, and names those that are bad.

@@ -41,6 +41,11 @@ impl<C: Send + 'static> Connections<C> {
         Arc::new(Connections { connect, idle: Arc::default(), places, most })
     }
 
+    /// How many are in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.most - self.places.available_permits()
+    }
+
     /// A connection for one transaction: the one used last, or a new one.
     pub(crate) async fn lend(&self) -> sqlx::Result<Lent<C>> {
         let wait = async {

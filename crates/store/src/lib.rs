@@ -12,6 +12,7 @@ mod coalesce;
 mod connections;
 mod error;
 pub mod export;
+pub mod meter;
 mod options;
 pub mod people;
 mod plain;
@@ -31,8 +32,8 @@ pub mod sqlite;
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{
-    Access, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType, Upcoming,
-    WeakSetting,
+    Access, Ahead, Backlog, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
+    Upcoming, WeakSetting,
 };
 
 use std::sync::Arc;

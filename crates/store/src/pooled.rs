@@ -81,6 +81,10 @@ where
         &self.news
     }
 
+    fn connections(&self) -> (usize, usize) {
+        (self.work.in_use(), self.work.most)
+    }
+
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
     where
         T: Send + 'static,

@@ -134,6 +134,7 @@ pub(crate) struct Picked {
     pub retry: Option<String>,
     pub max_attempts: Option<i32>,
     pub timeout_ms: Option<i64>,
+    pub trace_parent: Option<String>,
 }
 
 /// A task to hand out: what its claim writes.
@@ -281,6 +282,9 @@ pub(crate) trait Database: Send + Sync + 'static {
 
     /// Word to and from other nodes.
     fn news(&self) -> &Self::News;
+
+    /// Connections for work on tasks that are in use, and most of them.
+    fn connections(&self) -> (usize, usize);
 
     /// Runs work in a transaction, and again while that can help, and answers after the commit. It runs to its end even
     /// when the caller goes away.

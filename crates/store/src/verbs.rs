@@ -5,6 +5,7 @@
 
 use crate::Result;
 use crate::access::{Actor, AuditEntry, AuditQuery, Credential, NewToken, Quota, Token, TypeChange};
+use crate::meter::Readings;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::task::{Submitted, Task, TaskDetail};
@@ -94,6 +95,12 @@ pub trait Store: Access + 'static {
 
     /// How executions went, by minute, tenant and type.
     async fn statistics(&self, wanted: StatisticsRange) -> Result<Vec<Statistics>>;
+
+    /// How much is due and since when, by type, at a cost that does not grow with it. Of a lot it says that it is at least so much.
+    async fn backlog(&self) -> Result<Vec<Backlog>>;
+
+    /// What this store measured of itself since it was opened.
+    fn readings(&self) -> Readings;
 
     /// How the database stands: its version and its durability.
     async fn inspect(&self) -> Result<Inspection>;
@@ -202,6 +209,17 @@ pub struct Statistics {
     pub tally: Tally,
 }
 
+/// How much of a type is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// The type.
+    pub task_type: String,
+    /// Tasks that are due and that no worker has; of each priority at most 1,000 are counted.
+    pub due: u64,
+    /// For how long the one that waits longest has been due, in milliseconds.
+    pub oldest_ms: i64,
+}
+
 /// A number of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -257,6 +275,10 @@ pub struct Inspection {
     pub schema_version: i32,
     /// Settings that make it less durable than an acknowledged task deserves; none is good.
     pub weak_settings: Vec<WeakSetting>,
+    /// The database's time.
+    pub now: Time,
+    /// What else is wrong, each with how to mend it.
+    pub findings: Vec<String>,
 }
 
 /// A setting that may lose acknowledged work in a crash.

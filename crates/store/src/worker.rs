@@ -71,6 +71,8 @@ pub struct ClaimedTask {
     pub lease_until: Time,
     pub timeout_ms: i64,
     pub started_at: Time,
+    /// The trace that it belongs to, as the header `traceparent` of W3C names it.
+    pub trace_parent: Option<String>,
 }
 
 /// A worker names a task that it has, to keep it.

@@ -6,6 +6,8 @@ use clap::Args;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
+use taskwheel_model::Time;
 use taskwheel_store::{Options, Store};
 
 /// Where the tasks are.
@@ -81,7 +83,7 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
     let torn = (contradictions > 0).then(|| {
         format!("{contradictions} tasks are in two places at once or in none: somebody wrote into our tables")
     });
-    let problems: Vec<_> = weak.chain(torn).collect();
+    let problems: Vec<_> = weak.chain(torn).chain(skew(inspection.now)).chain(inspection.findings).collect();
     if json {
         let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version,
                                         "problems": problems});
@@ -91,6 +93,19 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
         problems.iter().try_for_each(|problem| output::print(&format!("- {problem}")))?;
     }
     if problems.is_empty() { Ok(()) } else { bail!("{} problems were found", problems.len()) }
+}
+
+/// How far the clocks of this machine and of the database may be apart. Nothing depends on it but what people read.
+const SKEW_MS_MAX: i64 = 2_000;
+
+fn skew(of_database: Time) -> Option<String> {
+    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ahead_ms = of_database.0 - i64::try_from(here.as_millis()).unwrap_or(i64::MAX);
+    (ahead_ms.abs() > SKEW_MS_MAX).then(|| {
+        format!(
+            "the database's clock is {ahead_ms} ms ahead of this machine's: tasks go by the database's; let both be set by NTP"
+        )
+    })
 }
 
 #[cfg(test)]

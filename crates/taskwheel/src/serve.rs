@@ -4,7 +4,7 @@ use crate::database::{self, DatabaseArgs};
 use crate::output;
 use crate::retention::RetentionArgs;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -32,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// The key of the certificate, as PEM.
     #[arg(long, env = "TASKWHEEL_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// How the log is written: for people, or one JSON object a line.
+    #[arg(long, env = "TASKWHEEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
     /// The time zone of schedules that name none.
     #[arg(long, env = "TASKWHEEL_TIMEZONE", default_value = "UTC", value_parser = timezone)]
     timezone: String,
@@ -47,7 +50,7 @@ fn timezone(name: &str) -> Result<String, String> {
 
 /// Serves until it is told to stop.
 pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
-    log();
+    log(args.log_format);
     // First of all, so that a signal that comes while we start is not lost.
     let stop = stop_signal()?;
     allow_connections();
@@ -95,14 +98,25 @@ fn client(scheme: &str, address: SocketAddr) -> String {
     if is_default { program } else { format!("{program} --server {scheme}://{address}") }
 }
 
+/// How the log is written.
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
 /// Logs go to stderr, as much as TASKWHEEL_LOG asks for.
-fn log() {
+fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::builder()
         .with_env_var("TASKWHEEL_LOG")
         .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
         .from_env_lossy();
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// Every connection is an open file, and the usual limit of 1024 is a soft one: we may have as many as the hard one says.

@@ -397,11 +397,12 @@ fn picked(row: &MySqlRow) -> sqlx::Result<Picked> {
         retry: None,
         max_attempts: None,
         timeout_ms: None,
+        trace_parent: None,
     })
 }
 
 const CONTENT: &str = "
-SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms
+SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms, t.trace_parent
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) n STRAIGHT_JOIN task t FORCE INDEX (PRIMARY) ON t.id = n.id";
 
 /// Fills in what `task` says about picked tasks.
@@ -419,6 +420,7 @@ async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -
             task.retry = row.try_get(3).map_err(fault)?;
             task.max_attempts = row.try_get(4).map_err(fault)?;
             task.timeout_ms = row.try_get(5).map_err(fault)?;
+            task.trace_parent = row.try_get(6).map_err(fault)?;
         }
     }
     match places.keys().next() {

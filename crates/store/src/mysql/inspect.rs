@@ -1,10 +1,12 @@
 //! How the database stands.
 
 use super::fault;
+use crate::rows::missing_indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
+use taskwheel_model::Time;
 
 /// Settings that must have one of these values for an acknowledged task to survive a crash of the machine. The last one
 /// matters where there is a binary log.
@@ -20,7 +22,7 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
           AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
 
-pub(super) async fn inspect(connection: &mut MySqlConnection) -> Attempted<Inspection> {
+pub(super) async fn inspect(connection: &mut MySqlConnection, now: Time) -> Attempted<Inspection> {
     let version: String = scalar(connection, "SELECT VERSION()").await?;
     let logs: i64 = scalar(connection, "SELECT CAST(@@log_bin AS SIGNED)").await?;
     let mut weak_settings = Vec::new();
@@ -36,7 +38,28 @@ pub(super) async fn inspect(connection: &mut MySqlConnection) -> Attempted<Inspe
         database: if version.contains("MariaDB") { version } else { format!("MySQL {version}") },
         schema_version: scalar(connection, "SELECT version FROM taskwheel_schema").await?,
         weak_settings,
+        now,
+        findings: findings(connection).await?,
     })
+}
+
+/// Who keeps the server from removing dead rows.
+const HORIZON: &str = "
+SELECT CONCAT('connection ', trx_mysql_thread_id, ' has been in a transaction since ', trx_started,
+              ' and keeps the server from removing dead rows: end it with KILL ', trx_mysql_thread_id)
+FROM information_schema.innodb_trx WHERE trx_started < NOW() - INTERVAL 5 MINUTE";
+const INDEXES: &str = "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()";
+
+async fn findings(connection: &mut MySqlConnection) -> Attempted<Vec<String>> {
+    let mut findings = texts(connection, HORIZON).await?;
+    let there = texts(connection, INDEXES).await?;
+    findings.extend(missing_indexes(super::migrate::SCHEMA, &there));
+    Ok(findings)
+}
+
+async fn texts(connection: &mut MySqlConnection, sql: &'static str) -> Attempted<Vec<String>> {
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
 }
 
 pub(super) async fn contradictions(connection: &mut MySqlConnection) -> Attempted<u64> {

@@ -12,7 +12,10 @@ use taskwheel_model::DatabaseNumber;
 
 /// The migrations, oldest first: their SQL, and the oldest schema version that a program must know to run on what they
 /// leave behind.
-const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001_tasks.sql"), 1)];
+const MIGRATIONS: &[(&str, i32)] = &[(SCHEMA, 1)];
+
+/// The schema as the first migration makes it.
+pub(super) const SCHEMA: &str = include_str!("migrations/0001_tasks.sql");
 
 /// Locks are the whole server's, and their names are short.
 const LOCK: &str = "SELECT CAST(GET_LOCK(CONCAT('taskwheel.', MD5(DATABASE())), 300) AS SIGNED)";

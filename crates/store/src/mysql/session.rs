@@ -171,7 +171,7 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn inspect(&mut self) -> Attempted<Inspection> {
-        inspect::inspect(self.connection).await
+        inspect::inspect(self.connection, self.now).await
     }
 
     async fn contradictions(&mut self) -> Attempted<u64> {

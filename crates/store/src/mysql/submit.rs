@@ -23,9 +23,10 @@ const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 const INTO: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
-                  category, creator, route_key, slot, unique_key, affinity, token_id, created_at) VALUES ";
+                  category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent,
+                  created_at) VALUES ";
 const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'),
- TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+ TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'))";
 
 static STATEMENTS: LazyLock<[String; 10]> =
@@ -109,6 +110,7 @@ fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Q
         .bind(one.task.unique_key.as_deref())
         .bind(one.task.affinity.as_deref())
         .bind(one.task.token_id)
+        .bind(one.task.trace_parent.as_deref())
         .bind(one.created_at.0)
 }
 

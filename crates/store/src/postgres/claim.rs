@@ -16,7 +16,8 @@ use taskwheel_model::{ExecId, TaskId, Time};
 /// `$6` categories, `$7` paused types, `$8` host, `$9` creator, `$10` tenant, `$11` the lanes that are looked into whole.
 const PICK: &str = "
 SELECT y.id, y.tenant, y.type, y.lane, y.rank, y.due, y.expire_at, y.round, y.attempts, y.error_count, y.checkpoint,
-       y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms
+       y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms,
+       t.trace_parent
 FROM (
   SELECT q.* FROM generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
     SELECT x.* FROM (
@@ -96,6 +97,7 @@ fn picked(row: &PgRow) -> sqlx::Result<Picked> {
         retry: row.try_get(15)?,
         max_attempts: row.try_get(16)?,
         timeout_ms: row.try_get(17)?,
+        trace_parent: row.try_get(18)?,
     })
 }
 

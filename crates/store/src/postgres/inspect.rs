@@ -1,10 +1,12 @@
 //! How the database stands.
 
 use super::fault;
+use crate::rows::missing_indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
+use taskwheel_model::Time;
 
 /// Settings that must have one of these values for an acknowledged task to survive a crash of the machine.
 const DURABLE: &[(&str, &[&str])] = &[
@@ -22,7 +24,7 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
           AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
 
-pub(super) async fn inspect(connection: &mut PgConnection) -> Attempted<Inspection> {
+pub(super) async fn inspect(connection: &mut PgConnection, now: Time) -> Attempted<Inspection> {
     let version: String = scalar(connection, "SELECT 'PostgreSQL ' || current_setting('server_version')").await?;
     let mut weak_settings = Vec::new();
     for (name, values) in DURABLE {
@@ -37,7 +39,36 @@ pub(super) async fn inspect(connection: &mut PgConnection) -> Attempted<Inspecti
         database: version,
         schema_version: scalar(connection, "SELECT version FROM taskwheel_schema").await?,
         weak_settings,
+        now,
+        findings: findings(connection).await?,
     })
+}
+
+/// Who keeps the server from removing dead rows, and where those have become many.
+const HORIZON: &str = "
+SELECT format('process %s (user %s, application %s, state %s) has kept the server from removing dead rows for %s: end it '
+              'with SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout',
+              pid, usename, application_name, state, date_trunc('second', now() - xact_start), pid)
+FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '5 minutes'";
+const DEAD_ROWS: &str = "
+SELECT format('%s has %s dead rows beside %s live ones: run VACUUM %s, and see that autovacuum is on', relname, n_dead_tup,
+              n_live_tup, relname)
+FROM pg_stat_user_tables WHERE relname LIKE 'task%' AND n_dead_tup > 200000 AND n_dead_tup > 5 * n_live_tup";
+const INDEXES: &str = "SELECT indexname::text FROM pg_indexes WHERE schemaname = ANY(current_schemas(false))";
+
+async fn findings(connection: &mut PgConnection) -> Attempted<Vec<String>> {
+    let mut findings = Vec::new();
+    for sql in [HORIZON, DEAD_ROWS] {
+        findings.extend(texts(connection, sql).await?);
+    }
+    let there = texts(connection, INDEXES).await?;
+    findings.extend(missing_indexes(super::migrate::SCHEMA, &there));
+    Ok(findings)
+}
+
+async fn texts(connection: &mut PgConnection, sql: &'static str) -> Attempted<Vec<String>> {
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
 }
 
 pub(super) async fn contradictions(connection: &mut PgConnection) -> Attempted<u64> {

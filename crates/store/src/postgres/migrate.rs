@@ -11,7 +11,10 @@ use taskwheel_model::DatabaseNumber;
 
 /// The migrations, oldest first: what they are called, their SQL, and the oldest schema version that a program must know
 /// to run on what they leave behind.
-const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001_tasks.sql"), 1)];
+const MIGRATIONS: &[(&str, i32)] = &[(SCHEMA, 1)];
+
+/// The schema as the first migration makes it.
+pub(super) const SCHEMA: &str = include_str!("migrations/0001_tasks.sql");
 
 /// Any number, as long as no other program locks it.
 const LOCK: i64 = 0x7461_736b_7768_6565;

@@ -157,7 +157,7 @@ impl Session for PgSession<'_> {
     }
 
     async fn inspect(&mut self) -> Attempted<Inspection> {
-        inspect::inspect(self.connection).await
+        inspect::inspect(self.connection, self.now).await
     }
 
     async fn contradictions(&mut self) -> Attempted<u64> {

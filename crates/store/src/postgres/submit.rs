@@ -10,15 +10,15 @@ use taskwheel_model::{RetryPolicy, TaskId, Time};
 /// Rows come out in the order they went in: identities are handed out as the rows arrive.
 const INSERT: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
-                  category, creator, route_key, slot, unique_key, affinity, token_id, created_at)
+                  category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent, created_at)
 SELECT tenant, type, task_key, payload::json, priority, to_timestamp(run_at / 1000.0), to_timestamp(expire_at / 1000.0),
        max_attempts, retry::json, timeout_ms, category, creator, route_key, slot, unique_key, affinity,
-       token_id, to_timestamp($18::bigint / 1000.0)
+       token_id, trace_parent, to_timestamp($19::bigint / 1000.0)
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
             $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::smallint[], $15::text[], $16::text[],
-            $17::bigint[])
+            $17::bigint[], $18::text[])
   AS n(tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
-       category, creator, route_key, slot, unique_key, affinity, token_id)
+       category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent)
 RETURNING id";
 
 pub(super) async fn insert(connection: &mut PgConnection, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
@@ -47,6 +47,7 @@ pub(super) async fn insert(connection: &mut PgConnection, tasks: &[Insert]) -> A
         .bind(column!(|one| one.task.unique_key.as_deref()))
         .bind(column!(|one| one.task.affinity.as_deref()))
         .bind(column!(|one| one.task.token_id))
+        .bind(column!(|one| one.task.trace_parent.as_deref()))
         .bind(created_at)
         .fetch_all(connection)
         .await

@@ -173,7 +173,8 @@ fn offer(mut rows: Rows<'_>, best: &mut Best, wanted: impl Fn(&Row<'_>) -> rusql
 
 const WHOLE: &str = "
 SELECT w.id, w.tenant, w.type, w.lane, w.rank, w.due, w.expire_at, w.round, w.attempts, w.error_count, w.checkpoint,
-       t.task_key, t.payload, w.category, w.creator, t.retry, t.max_attempts, t.timeout_ms
+       t.task_key, t.payload, w.category, w.creator, t.retry, t.max_attempts, t.timeout_ms,
+       t.trace_parent
 FROM task_waiting w JOIN task t ON t.id = w.id WHERE w.id = ?1";
 
 fn whole(connection: &Connection, ids: &[i64]) -> Attempted<Vec<Picked>> {
@@ -206,6 +207,7 @@ fn picked(row: &Row<'_>) -> rusqlite::Result<Picked> {
         retry: columns.next()?,
         max_attempts: columns.next()?,
         timeout_ms: columns.next()?,
+        trace_parent: columns.next()?,
     })
 }
 

@@ -1,8 +1,10 @@
 //! How the database stands.
 
+use crate::rows::missing_indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use rusqlite::{Connection, types::FromSql};
+use taskwheel_model::Time;
 
 /// Tasks that are in more than one place, or in none.
 const CONTRADICTIONS: &str = "
@@ -14,7 +16,7 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
           AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
 
 /// The settings are those of this connection; the store sets them alike on all of its own.
-pub(super) fn inspect(connection: &Connection) -> Attempted<Inspection> {
+pub(super) fn inspect(connection: &Connection, now: Time) -> Attempted<Inspection> {
     let mut weak_settings = Vec::new();
     let mode: String = scalar(connection, "PRAGMA journal_mode")?;
     if mode != "wal" {
@@ -28,7 +30,15 @@ pub(super) fn inspect(connection: &Connection) -> Attempted<Inspection> {
         database: format!("SQLite {}", rusqlite::version()),
         schema_version: scalar(connection, "SELECT version FROM taskwheel_schema")?,
         weak_settings,
+        now,
+        findings: findings(connection)?,
     })
+}
+
+fn findings(connection: &Connection) -> Attempted<Vec<String>> {
+    let mut statement = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'index'")?;
+    let there = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(missing_indexes(super::migrate::SCHEMA, &there))
 }
 
 fn weak(name: &str, value: String, wanted: &str) -> WeakSetting {

@@ -174,6 +174,10 @@ impl Database for SqliteDatabase {
         &news::Silence
     }
 
+    fn connections(&self) -> (usize, usize) {
+        (self.writer.max_capacity() - self.writer.capacity(), self.writer.max_capacity())
+    }
+
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
     where
         T: Send + 'static,

@@ -363,7 +363,7 @@ impl Session for SqliteSession {
     }
 
     async fn inspect(&mut self) -> Attempted<Inspection> {
-        inspect::inspect(&self.connection)
+        inspect::inspect(&self.connection, self.now)
     }
 
     async fn contradictions(&mut self) -> Attempted<u64> {

@@ -11,8 +11,9 @@ use taskwheel_model::{RetryPolicy, TaskId, Time};
 
 const INSERT: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
-                  category, creator, route_key, slot, unique_key, affinity, token_id, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+                  category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent,
+                  created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 /// Inserts tasks where the triggers do the rest.
 pub(super) fn insert(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
@@ -37,6 +38,7 @@ pub(super) fn insert(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec
             task.unique_key,
             task.affinity,
             task.token_id,
+            task.trace_parent,
             created_at.0
         ])?;
         ids.push(TaskId(id));

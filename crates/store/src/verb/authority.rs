@@ -3,41 +3,16 @@
 use super::{SqlStore, access};
 use crate::access::{Actor, AuditEntry, AuditQuery, Credential, NewToken, Quota, Secret, Token, TypeChange};
 use crate::people::{Acted, Action};
-use crate::session::{Database, Repeat, Session, Work};
+use crate::session::{Database, Repeat};
 use crate::verbs::{Access, TaskType};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
-use std::sync::Arc;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{TaskId, limits};
 use uuid::Uuid;
 
 /// Numbers of tokens are below this, and random: two processes that make one do not meet.
 const TOKEN_IDS: u64 = 1 << 31;
-
-impl<D: Database> SqlStore<D> {
-    /// Reads with some input.
-    async fn look<T, I, F>(&self, input: I, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        I: Send + Sync + 'static,
-        F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        let input = Arc::new(input);
-        self.core.database.read(move |session| work(session, input.clone())).await
-    }
-
-    /// Changes something with some input.
-    async fn change<T, I, F>(&self, repeat: Repeat, input: I, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        I: Send + Sync + 'static,
-        F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
-    {
-        let input = Arc::new(input);
-        self.core.database.transact(repeat, move |session| work(session, input.clone())).await
-    }
-}
 
 #[async_trait]
 impl<D: Database> Access for SqlStore<D> {
@@ -47,7 +22,8 @@ impl<D: Database> Access for SqlStore<D> {
         let id = (Uuid::new_v4().as_u64_pair().1 % (TOKEN_IDS - 1) + 1).cast_signed();
         let input = (id, secret.hash(), new, by);
         let token = self
-            .change(Repeat::Harmful, input, |session, input| {
+            .core
+            .change("create_token", Repeat::Harmful, input, |session, input| {
                 Box::pin(async move {
                     let (id, hash, new, by) = &*input;
                     access::create_token(session, (*id, hash), new, by).await
@@ -58,26 +34,32 @@ impl<D: Database> Access for SqlStore<D> {
     }
 
     async fn tokens(&self) -> Result<Vec<Token>> {
-        self.look((), |session, _| Box::pin(access::tokens(session))).await
+        self.core.look("tokens", (), |session, _| Box::pin(access::tokens(session))).await
     }
 
     async fn credential(&self, id: i64) -> Result<Option<Credential>> {
-        self.look(id, |session, id| Box::pin(async move { access::credential(session, *id).await })).await
+        self.core
+            .look("credential", id, |session, id| Box::pin(async move { access::credential(session, *id).await }))
+            .await
     }
 
     async fn revoke_token(&self, by: Actor, id: i64) -> Result<Option<Token>> {
-        self.change(Repeat::Harmless, (by, id), |session, input| {
-            Box::pin(async move { access::revoke_token(session, input.1, &input.0).await })
-        })
-        .await
+        self.core
+            .change("revoke_token", Repeat::Harmless, (by, id), |session, input| {
+                Box::pin(async move { access::revoke_token(session, input.1, &input.0).await })
+            })
+            .await
     }
 
     async fn has_tokens(&self) -> Result<bool> {
-        self.look((), |session, _| Box::pin(access::has_tokens(session))).await
+        self.core.look("has_tokens", (), |session, _| Box::pin(access::has_tokens(session))).await
     }
 
     async fn token_used(&self, id: i64) -> Result<()> {
-        self.change(Repeat::Harmless, id, |session, id| Box::pin(async move { access::token_used(session, *id).await }))
+        self.core
+            .change("token_used", Repeat::Harmless, id, |session, id| {
+                Box::pin(async move { access::token_used(session, *id).await })
+            })
             .await
     }
 
@@ -86,24 +68,29 @@ impl<D: Database> Access for SqlStore<D> {
         for (name, limit) in [("live_max", quota.live_max), ("submits_per_s", quota.submits_per_s)] {
             limit.map_or(Ok(()), |limit| field::range(name, limit, 0, i64::MAX))?;
         }
-        self.change(Repeat::Harmless, (by, tenant, quota), |session, input| {
-            Box::pin(async move { access::put_quota(session, &input.1, input.2, &input.0).await })
-        })
-        .await
+        self.core
+            .change("put_quota", Repeat::Harmless, (by, tenant, quota), |session, input| {
+                Box::pin(async move { access::put_quota(session, &input.1, input.2, &input.0).await })
+            })
+            .await
     }
 
     async fn quotas(&self) -> Result<Vec<(String, Quota)>> {
-        self.look((), |session, _| Box::pin(access::quotas(session))).await
+        self.core.look("quotas", (), |session, _| Box::pin(access::quotas(session))).await
     }
 
     async fn live_tasks(&self, tenant: String) -> Result<u64> {
-        self.look(tenant, |session, tenant| Box::pin(async move { access::live_tasks(session, &tenant).await })).await
+        self.core
+            .look("live_tasks", tenant, |session, tenant| {
+                Box::pin(async move { access::live_tasks(session, &tenant).await })
+            })
+            .await
     }
 
     async fn act_as(&self, by: Actor, tenant: Option<String>, id: TaskId, action: Action) -> Result<Acted> {
         action.validate()?;
         let input = (by, tenant, id, action, self.core.memory.clone());
-        let work = self.change(Repeat::Harmful, input, |session, input| {
+        let work = self.core.change("act_as", Repeat::Harmful, input, |session, input| {
             Box::pin(async move {
                 let (by, tenant, id, action, memory) = &*input;
                 access::act_as(session, memory, by, (tenant.as_deref(), *id), action).await
@@ -117,7 +104,7 @@ impl<D: Database> Access for SqlStore<D> {
         if let Some(settings) = &change.settings {
             settings.validate()?;
         }
-        let work = self.change(Repeat::Harmless, (by, change), |session, input| {
+        let work = self.core.change("change_type", Repeat::Harmless, (by, change), |session, input| {
             Box::pin(async move { access::change_type(session, input.0.as_ref(), &input.1).await })
         });
         let changed = work.await?;
@@ -130,6 +117,8 @@ impl<D: Database> Access for SqlStore<D> {
             let message = format!("must be 1 to {}", limits::PAGE_ROWS_MAX);
             return Err(StoreError::field(FieldError::new("limit", message)));
         }
-        self.look(query, |session, query| Box::pin(async move { access::audit(session, &query).await })).await
+        self.core
+            .look("audit", query, |session, query| Box::pin(async move { access::audit(session, &query).await }))
+            .await
     }
 }

@@ -145,6 +145,7 @@ async fn start(
             lease_until: execution.lease_until(Some(now)),
             timeout_ms: rules.timeout_ms.unwrap_or(-1),
             started_at: now,
+            trace_parent: task.trace_parent,
         });
     }
     let starter = Starter {

@@ -6,7 +6,9 @@
 mod access;
 mod act;
 mod authority;
+mod backlog;
 mod claim;
+mod core;
 mod finish;
 mod read;
 mod renew;
@@ -22,15 +24,18 @@ mod workers;
 pub(crate) use submit::{Plan, submit_on, unique_keys};
 pub(crate) use types::Types;
 
+use self::core::Core;
 use crate::access::TypeChange;
 use crate::coalesce::Coalescer;
+use crate::meter::{Meter, Readings};
 use crate::options::{Dialect, Options};
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::session::{Database, News, Repeat};
 use crate::task::{Submitted, Task, TaskDetail};
 use crate::verbs::{
-    Access as _, Ahead, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType, Upcoming,
+    Access as _, Ahead, Backlog, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
+    Upcoming,
 };
 use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
@@ -38,7 +43,7 @@ use async_trait::async_trait;
 use statistics::Ledger;
 use std::sync::Arc;
 use taskwheel_model::field::{self, FieldError};
-use taskwheel_model::{DatabaseNumber, NewTask, Ran, TaskId, Time, TypeSettings, limits};
+use taskwheel_model::{DatabaseNumber, NewTask, TaskId, Time, TypeSettings, limits};
 use types::TypeCache;
 use watermark::{LaneDue, Watermarks};
 use workers::WorkerCache;
@@ -52,14 +57,6 @@ pub(crate) struct SqlStore<D> {
     claims: Coalescer<ClaimRequest, Vec<ClaimedTask>>,
     renews: Coalescer<(Vec<String>, Vec<Renewal>), Vec<Renewed>>,
     finishes: Coalescer<Report, Reported>,
-}
-
-/// The verbs as they run, one transaction each.
-struct Core<D> {
-    database: D,
-    dialect: Dialect,
-    keep_success: bool,
-    memory: Arc<Memory>,
 }
 
 /// Most items in a coalesced batch; a call with as many is not coalesced.
@@ -76,6 +73,7 @@ struct Memory {
     watermarks: Watermarks,
     workers: WorkerCache,
     ledger: Ledger,
+    meter: Meter,
 }
 
 impl<D: Database> SqlStore<D> {
@@ -130,23 +128,25 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
-        field::name("idempotency_key", &key, limits::KEY_CHARS_MAX).map_err(StoreError::field)?;
+        field::name("idempotency_key", &key, limits::KEY_CHARS_MAX)?;
         task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
-        let (memory, input) = (self.core.memory.clone(), Arc::new((key, vec![task])));
+        let input = (self.core.memory.clone(), key, vec![task]);
         // A second try finds the first one's answer.
-        let work = self.core.database.transact(Repeat::Harmless, move |session| {
-            let (memory, input) = (memory.clone(), input.clone());
+        let work = self.core.change("submit_once", Repeat::Harmless, input, |session, input| {
             Box::pin(async move {
+                let (memory, key, task) = &*input;
                 let types = memory.types.get(session).await?;
-                let submitted = submit::submit_once(session, &input.0, &input.1, &types).await?;
-                Ok((submitted, LaneDue::of(&input.1, session.now())))
+                let submitted = submit::submit_once(session, key, task, &types).await?;
+                Ok((submitted, LaneDue::of(task, session.now())))
             })
         });
         self.core.made_due(work).await
     }
 
     async fn forget_answers(&self) -> Result<u64> {
-        self.core.database.transact(Repeat::Harmless, |session| Box::pin(submit::forget_answers(session))).await
+        self.core
+            .change("forget_answers", Repeat::Harmless, (), |session, _| Box::pin(submit::forget_answers(session)))
+            .await
     }
 
     async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
@@ -175,28 +175,28 @@ impl<D: Database> Store for SqlStore<D> {
         }
     }
 
-    async fn watch(&self, is_unbroken: bool) -> Result<bool> {
-        self.core.database.transact(Repeat::Harmless, move |session| Box::pin(watch::watch(session, is_unbroken))).await
-    }
-
     async fn rescue(&self) -> Result<Rescued> {
-        let memory = self.core.memory.clone();
-        let work = self.core.database.transact(Repeat::Harmless, move |session| {
-            let memory = memory.clone();
+        let work = self.core.change("rescue", Repeat::Harmless, self.core.memory.clone(), |session, memory| {
             Box::pin(async move { rescue::rescue(session, &memory).await })
         });
         self.core.made_due(self.core.counted(work)).await
     }
 
-    async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead> {
-        let types = Arc::new(types);
+    async fn watch(&self, is_unbroken: bool) -> Result<bool> {
         self.core
-            .database
-            .read(move |session| {
-                let types = types.clone();
+            .change("watch", Repeat::Harmless, is_unbroken, |session, is_unbroken| {
+                Box::pin(async move { watch::watch(session, *is_unbroken).await })
+            })
+            .await
+    }
+
+    async fn upcoming(&self, types: Vec<String>, within_ms: i64, max: usize) -> Result<Ahead> {
+        self.core
+            .look("upcoming", (types, within_ms, max), |session, input| {
                 Box::pin(async move {
+                    let (types, within_ms, max) = &*input;
                     let now = session.now();
-                    Ok(Ahead { now, dues: session.upcoming(&types, now.plus_ms(within_ms), max).await? })
+                    Ok(Ahead { now, dues: session.upcoming(types, now.plus_ms(*within_ms), *max).await? })
                 })
             })
             .await
@@ -208,64 +208,53 @@ impl<D: Database> Store for SqlStore<D> {
 
     async fn act(&self, tenant: Option<String>, ids: Vec<TaskId>, action: Action) -> Result<Vec<Acted>> {
         check_batch("ids", ids.len(), limits::CHUNK_ROWS_MAX)?;
-        action.validate().map_err(StoreError::field)?;
-        let (memory, input) = (self.core.memory.clone(), Arc::new((tenant, ids, action)));
-        let work = self.core.database.transact(Repeat::Harmful, move |session| {
-            let (memory, input) = (memory.clone(), input.clone());
-            Box::pin(async move { act::act(session, &memory, input.0.as_deref(), &input.1, &input.2).await })
+        action.validate()?;
+        let input = (self.core.memory.clone(), tenant, ids, action);
+        let work = self.core.change("act", Repeat::Harmful, input, |session, input| {
+            Box::pin(async move {
+                let (memory, tenant, ids, action) = &*input;
+                act::act(session, memory, tenant.as_deref(), ids, action).await
+            })
         });
         self.core.made_due(work).await
     }
 
     async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk> {
-        request.filter.validate().map_err(StoreError::field)?;
-        request.action.validate().map_err(StoreError::field)?;
-        let (memory, request, dialect) = (self.core.memory.clone(), Arc::new(request), self.core.dialect);
-        let work = self.core.database.transact(Repeat::Harmful, move |session| {
-            let (memory, request) = (memory.clone(), request.clone());
-            Box::pin(async move { act::bulk(session, &memory, dialect, &request).await })
+        request.filter.validate()?;
+        request.action.validate()?;
+        let input = (self.core.memory.clone(), self.core.dialect, request);
+        let work = self.core.change("bulk", Repeat::Harmful, input, |session, input| {
+            Box::pin(async move { act::bulk(session, &input.0, input.1, &input.2).await })
         });
         self.core.made_due(work).await
     }
 
     async fn get(&self, tenant: Option<String>, id: TaskId) -> Result<Option<TaskDetail>> {
-        let memory = self.core.memory.clone();
-        let found = self
+        let input = (self.core.memory.clone(), id);
+        let work = self
             .core
-            .database
-            .read(move |session| {
-                let memory = memory.clone();
-                Box::pin(async move { read::get(session, &memory, id).await })
-            })
-            .await?;
-        Ok(found.filter(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant)))
+            .look("get", input, |session, input| Box::pin(async move { read::get(session, &input.0, input.1).await }));
+        Ok(work.await?.filter(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant)))
     }
 
     async fn list(&self, listing: Listing) -> Result<Page> {
-        listing.validate().map_err(StoreError::field)?;
-        let (memory, listing, dialect) = (self.core.memory.clone(), Arc::new(listing), self.core.dialect);
+        listing.validate()?;
+        let input = (self.core.memory.clone(), self.core.dialect, listing);
         self.core
-            .database
-            .read(move |session| {
-                let (memory, listing) = (memory.clone(), listing.clone());
-                Box::pin(async move { read::list(session, &memory, dialect, &listing).await })
+            .look("list", input, |session, input| {
+                Box::pin(async move { read::list(session, &input.0, input.1, &input.2).await })
             })
             .await
     }
 
     async fn counts(&self, tenant: Option<String>) -> Result<Vec<Count>> {
-        let tenant = Arc::new(tenant);
         self.core
-            .database
-            .read(move |session| {
-                let tenant = tenant.clone();
-                Box::pin(async move { session.counts(tenant.as_deref()).await })
-            })
+            .look("counts", tenant, |session, tenant| Box::pin(async move { session.counts(tenant.as_deref()).await }))
             .await
     }
 
     async fn highest_id(&self) -> Result<TaskId> {
-        self.core.database.read(|session| Box::pin(async move { session.highest_id().await })).await
+        self.core.look("highest_id", (), |session, _| Box::pin(async move { session.highest_id().await })).await
     }
 
     async fn put_type(&self, task_type: String, settings: TypeSettings) -> Result<TaskType> {
@@ -277,15 +266,19 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn types(&self) -> Result<Vec<TaskType>> {
-        self.core.database.read(|session| Box::pin(async move { session.types().await })).await
+        self.core.look("types", (), |session, _| Box::pin(async move { session.types().await })).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {
-        self.core.database.read(|session| Box::pin(async move { session.workers().await })).await
+        self.core.look("workers", (), |session, _| Box::pin(async move { session.workers().await })).await
     }
 
     async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {
-        self.core.database.read(move |session| Box::pin(async move { read::outlived(session, &retention).await })).await
+        self.core
+            .look("outlived", retention, |session, retention| {
+                Box::pin(async move { read::outlived(session, &retention).await })
+            })
+            .await
     }
 
     async fn purge(&self, ids: Vec<TaskId>) -> Result<u64> {
@@ -298,10 +291,9 @@ impl<D: Database> Store for SqlStore<D> {
         if counted.is_empty() {
             return Ok(());
         }
-        let (memory, input) = (self.core.memory.clone(), counted.clone());
-        let work = self.core.database.transact(Repeat::Harmless, move |session| {
-            let (memory, counted) = (memory.clone(), input.clone());
-            Box::pin(async move { statistics::write(session, &memory.ledger, &counted).await })
+        let input = (self.core.memory.clone(), counted.clone());
+        let work = self.core.change("write_statistics", Repeat::Harmless, input, |session, input| {
+            Box::pin(async move { statistics::write(session, &input.0.ledger, &input.1).await })
         });
         let now = work.await?;
         self.core.memory.ledger.written(&counted, now);
@@ -309,100 +301,27 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn statistics(&self, wanted: StatisticsRange) -> Result<Vec<Statistics>> {
-        let wanted = Arc::new(wanted);
         self.core
-            .database
-            .read(move |session| {
-                let wanted = wanted.clone();
+            .look("statistics", wanted, |session, wanted| {
                 Box::pin(async move { statistics::read(session, &wanted).await })
             })
             .await
     }
 
+    async fn backlog(&self) -> Result<Vec<Backlog>> {
+        self.core.look("backlog", (), |session, _| Box::pin(backlog::backlog(session))).await
+    }
+
+    fn readings(&self) -> Readings {
+        Readings { connections: self.core.database.connections(), ..self.core.memory.meter.readings() }
+    }
+
     async fn inspect(&self) -> Result<Inspection> {
-        self.core.database.read(|session| Box::pin(async move { session.inspect().await })).await
+        self.core.look("inspect", (), |session, _| Box::pin(async move { session.inspect().await })).await
     }
 
     async fn contradictions(&self) -> Result<u64> {
-        self.core.database.read(|session| Box::pin(async move { session.contradictions().await })).await
-    }
-}
-
-impl<D: Database> Core<D> {
-    /// Submits tasks; with each answer comes the time at which its task was created.
-    async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<(Submitted, Time)>> {
-        // With a unique key on each task a second try finds the first one's tasks.
-        let repeat =
-            if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
-        let (memory, tasks) = (self.memory.clone(), Arc::new(tasks));
-        let work = self.database.insert(repeat, tasks.len(), move |session| {
-            let (memory, tasks) = (memory.clone(), tasks.clone());
-            Box::pin(async move {
-                let types = memory.types.get(session).await?;
-                let (submitted, now) = (submit_on(session, &tasks, &types).await?, session.now());
-                let submitted = submitted.into_iter().map(|submitted| (submitted, now)).collect();
-                Ok((submitted, LaneDue::of(&tasks, now)))
-            })
-        });
-        self.made_due(work).await
-    }
-
-    async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
-        let (memory, requests) = (self.memory.clone(), Arc::new(requests));
-        self.database
-            .transact(Repeat::Harmful, move |session| {
-                let (memory, requests) = (memory.clone(), requests.clone());
-                Box::pin(async move {
-                    let mut answers = Vec::with_capacity(requests.len());
-                    for request in requests.iter() {
-                        answers.push(claim::claim(session, &memory, request).await?);
-                    }
-                    Ok(answers)
-                })
-            })
-            .await
-    }
-
-    async fn renew(&self, calls: Vec<(Vec<String>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
-        let (memory, calls) = (self.memory.clone(), Arc::new(calls));
-        self.database
-            .transact(Repeat::Harmless, move |session| {
-                let (memory, calls) = (memory.clone(), calls.clone());
-                Box::pin(async move {
-                    let workers: Vec<_> = calls.iter().flat_map(|(workers, _)| workers.iter().cloned()).collect();
-                    let items: Vec<_> = calls.iter().flat_map(|(_, items)| items.iter()).collect();
-                    let mut answers = renew::renew(session, &memory, &workers, &items).await?.into_iter();
-                    Ok(calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect())
-                })
-            })
-            .await
-    }
-
-    async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
-        let (memory, reports, keep) = (self.memory.clone(), Arc::new(reports), self.keep_success);
-        let work = self.database.transact(Repeat::Harmless, move |session| {
-            let (memory, reports) = (memory.clone(), reports.clone());
-            Box::pin(async move { finish::finish(session, &memory, &reports, keep).await })
-        });
-        self.made_due(self.counted(work)).await
-    }
-
-    /// Counts the executions that a verb ended, once it is committed.
-    async fn counted<T>(
-        &self,
-        work: impl Future<Output = Result<(T, Vec<LaneDue>, Vec<Ran>)>>,
-    ) -> Result<(T, Vec<LaneDue>)> {
-        let (answer, dues, ran) = work.await?;
-        self.memory.ledger.add(&ran);
-        Ok((answer, dues))
-    }
-
-    /// Lets claims see what a verb made due, once it is committed, here and at other nodes.
-    async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
-        let (answer, dues) = work.await?;
-        self.memory.watermarks.lower(&dues);
-        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
-        Ok(answer)
+        self.core.look("contradictions", (), |session, _| Box::pin(async move { session.contradictions().await })).await
     }
 }
 

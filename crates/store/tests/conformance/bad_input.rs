@@ -96,6 +96,7 @@ async fn values_at_their_limits_are_kept_whole(platform: &Platform) {
         unique_key: emoji(200),
         affinity: emoji(64),
         token_id: Some(i64::MAX),
+        trace_parent: Some("0".repeat(55)),
     };
     let id = platform.submit(given.clone()).await;
     let shown = platform.task(id).await;

@@ -80,8 +80,8 @@ async fn every_call(server: &Server, admin: &str, id: i64) -> Vec<(Method, Strin
 fn may(role: &str, method: &Method, path: &str) -> bool {
     let is_task_read = *method == Method::GET && path.starts_with("/v1/tasks");
     let is_submit = *method == Method::POST && (path == "/v1/tasks" || path == "/v1/tasks/batch");
-    let is_watch =
-        *method == Method::GET && (path.starts_with("/v1/types") || path == "/v1/stats" || path == "/v1/workers");
+    let is_watch = *method == Method::GET
+        && (path.starts_with("/v1/types") || matches!(path, "/v1/stats" | "/v1/workers" | "/metrics"));
     let is_task_change = path.starts_with("/v1/tasks") && !is_task_read && !is_submit;
     match (role, path) {
         (_, "/openapi.json") | ("admin", _) => true,
@@ -155,6 +155,7 @@ async fn another_tenants_tasks_are_not_there(server: &Server) {
     let bulk = json!({"filter": {}, "all": true, "action": "cancel"});
     assert_eq!(post(server, &other, "/v1/tasks/bulk", bulk).await.ok(), json!({"matched": 0, "changed": 0}));
     assert_eq!(get(server, &other, "/v1/tasks?tenant=acme").await.status, 403, "the tenant comes from the token");
+    assert_eq!(get(server, &other, "/metrics").await.status, 403, "they are over all tenants");
     let log = get(server, &other, "/v1/audit").await.ok()["items"].clone();
     assert!(log.as_array().unwrap().iter().all(|line| line["tenant"] == "other"), "{log}");
     let task = get(server, &acme, &format!("/v1/tasks/{id}")).await.ok();

@@ -16,4 +16,5 @@ mod search;
 mod sharing;
 mod support;
 mod tasks;
+mod watching;
 mod workers;

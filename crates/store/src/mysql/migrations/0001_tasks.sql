@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS task (
     parent_id    BIGINT,
     root_id      BIGINT,
     token_id     BIGINT,
+    trace_parent VARCHAR(55),
     remark       TEXT,
     created_at   DATETIME(3) NOT NULL DEFAULT (UTC_TIMESTAMP(3)),
     CONSTRAINT task_payload_bytes CHECK (OCTET_LENGTH(payload) <= 262144),
@@ -303,7 +304,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(w.updated_at, r.updated_at, h.updated_at),
            CAST('1970-01-01' AS DATETIME(3))) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

@@ -26,6 +26,7 @@ CREATE TABLE task (
     parent_id    bigint,
     root_id      bigint,
     token_id     bigint,
+    trace_parent text,
     remark       text,
     created_at   timestamptz(3) NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
 );
@@ -302,7 +303,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        task_time(COALESCE(r.started_at, h.started_at)) AS started_at, task_time(h.finished_at) AS finished_at,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        task_time(COALESCE(w.updated_at, r.updated_at, h.updated_at)) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

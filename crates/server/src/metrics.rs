@@ -1,0 +1,197 @@
+//! Metrics, in the text format of Prometheus.
+//!
+//! What is counted lives in the store, the engine and here, since the process started; what is read from the database, the
+//! backlog and the workers, is a few seconds old at most, and costs the same however much is due. Types are the only label that
+//! callers can make up, and there are never more than a few hundred of them.
+
+use crate::access::Caller;
+use crate::problem::{Answer, Problem};
+use crate::{App, Shared};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use taskwheel_engine::EngineReadings;
+use taskwheel_store::Backlog;
+use taskwheel_store::meter::{Durations, Readings};
+
+/// How old what was read from the database may be.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What the server counts of its calls: by method, route and status.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    calls: Mutex<BTreeMap<(String, String, u16), u64>>,
+    seen: tokio::sync::Mutex<Option<(Instant, Arc<Seen>)>>,
+}
+
+/// What was read from the database.
+struct Seen {
+    backlog: Vec<Backlog>,
+    workers: usize,
+}
+
+impl Metrics {
+    async fn seen(&self, app: &App) -> Answer<Arc<Seen>> {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, seen)) = &*seen
+            && at.elapsed() < FRESH
+        {
+            return Ok(seen.clone());
+        }
+        let store = app.engine.store();
+        let read = Arc::new(Seen { backlog: store.backlog().await?, workers: store.workers().await?.len() });
+        *seen = Some((Instant::now(), read.clone()));
+        Ok(read)
+    }
+}
+
+/// Counts a call by the route that it took.
+pub(crate) async fn count(State(app): Shared, request: Request, next: Next) -> Response {
+    let method = request.method().to_string();
+    let route = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_owned();
+    let response = next.run(request).await;
+    let mut calls = app.metrics.calls.lock().unwrap_or_else(PoisonError::into_inner);
+    // Methods can be made up as well.
+    let method = if route == "(none)" { String::new() } else { method };
+    *calls.entry((method, route, response.status().as_u16())).or_default() += 1;
+    response
+}
+
+/// Shows the metrics, for Prometheus. They are over all tenants, and for those who look after the server: admins, and whoever
+/// may watch in the tenant `default`.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = OK, body = str, content_type = "text/plain"), (status = SERVICE_UNAVAILABLE, body = Problem)))]
+pub(crate) async fn metrics(State(app): Shared, caller: Caller) -> Answer<impl IntoResponse> {
+    if !caller.looks_after_the_server() {
+        return Err(Problem::forbidden("metrics are over all tenants, and not for a token of one"));
+    }
+    let seen = app.metrics.seen(&app).await?;
+    let calls = app.metrics.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (engine, store) = (app.engine.readings(), app.engine.store().readings());
+    let text = page(&seen, &engine, &store, &calls, app.engine.is_healthy());
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}
+
+fn page(
+    seen: &Seen,
+    engine: &EngineReadings,
+    store: &Readings,
+    calls: &BTreeMap<(String, String, u16), u64>,
+    is_ready: bool,
+) -> String {
+    let mut page = Page::default();
+    page.gauge("taskwheel_ready", "Whether the last look into the database succeeded.", u8::from(is_ready));
+    page.gauge("taskwheel_workers", "Workers that have called and are not yet forgotten.", seen.workers);
+    page.gauge("taskwheel_waiting_claims", "Claims that wait for a task on this node.", engine.waiting_claims);
+    page.counter("taskwheel_leases_lost_total", "Executions whose worker went silent.", engine.leases_lost);
+    page.counter("taskwheel_timeouts_total", "Executions whose time limit ran out.", engine.timed_out);
+    page.counter("taskwheel_never_arrived_total", "Executions that never reached a worker.", engine.never_arrived);
+    page.counter("taskwheel_expired_total", "Tasks that expired before they started.", engine.expired);
+    page.counter("taskwheel_reports_superseded_total", "Reports that came too late.", engine.superseded);
+    page.gauge("taskwheel_store_connections_used", "Connections for work on tasks in use.", store.connections.0);
+    page.gauge("taskwheel_store_connections_max", "Most connections for work on tasks.", store.connections.1);
+
+    page.family("taskwheel_due_tasks", "gauge", "Due tasks that no worker has; at most 1,000 of each priority count.");
+    for one in &seen.backlog {
+        page.line("taskwheel_due_tasks", &[("type", &one.task_type)], one.due);
+    }
+    page.family("taskwheel_oldest_due_seconds", "gauge", "For how long the oldest of them has been due.");
+    for one in &seen.backlog {
+        page.line("taskwheel_oldest_due_seconds", &[("type", &one.task_type)], one.oldest_ms as f64 / 1_000.0);
+    }
+    let by_type = [
+        ("taskwheel_submitted_total", "Tasks that were submitted through this node."),
+        ("taskwheel_claimed_total", "Tasks that were handed out by this node."),
+        ("taskwheel_retries_total", "Executions after which the task is tried again."),
+    ];
+    for (place, (name, help)) in by_type.into_iter().enumerate() {
+        page.family(name, "counter", help);
+        for (task_type, one) in &store.types {
+            page.line(name, &[("type", task_type)], [one.submitted, one.claimed, one.retries][place]);
+        }
+    }
+    page.family("taskwheel_executions_total", "counter", "Executions that ended, by how.");
+    for (task_type, one) in &store.types {
+        for (outcome, count) in &one.outcomes {
+            page.line("taskwheel_executions_total", &[("type", task_type), ("outcome", outcome)], count);
+        }
+    }
+    page.family("taskwheel_lateness_seconds", "histogram", "From being due to the start.");
+    for (task_type, one) in &store.types {
+        page.histogram("taskwheel_lateness_seconds", ("type", task_type), &one.lateness);
+    }
+    page.family("taskwheel_run_seconds", "histogram", "From the start of an execution to its end.");
+    for (task_type, one) in &store.types {
+        page.histogram("taskwheel_run_seconds", ("type", task_type), &one.run);
+    }
+    page.family("taskwheel_store_seconds", "histogram", "How long transactions took, by what they did.");
+    for (verb, one) in &store.verbs {
+        page.histogram("taskwheel_store_seconds", ("verb", verb), &one.durations);
+    }
+    page.family("taskwheel_store_errors_total", "counter", "Transactions that failed.");
+    for (verb, one) in &store.verbs {
+        page.line("taskwheel_store_errors_total", &[("verb", verb)], one.errors);
+    }
+    page.family("taskwheel_calls_total", "counter", "Calls of the API.");
+    for ((method, route, status), count) in calls {
+        let labels = [("method", method.as_str()), ("route", route), ("status", &status.to_string())];
+        page.line("taskwheel_calls_total", &labels, count);
+    }
+    page.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.line(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help);
+        self.line(name, &[], value);
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let quoted = |(label, value): &(&str, &str)| {
+            format!("{label}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+        };
+        let labels = labels.iter().map(quoted).collect::<Vec<_>>().join(",");
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn histogram(&mut self, name: &str, label: (&str, &str), durations: &Durations) {
+        let bucket = format!("{name}_bucket");
+        for (bound, within) in Durations::BOUNDS_MS.iter().zip(durations.within) {
+            let bound = (*bound as f64 / 1_000.0).to_string();
+            self.line(&bucket, &[label, ("le", &bound)], within);
+        }
+        self.line(&bucket, &[label, ("le", "+Inf")], durations.count);
+        self.line(&format!("{name}_sum"), &[label], durations.sum.as_secs_f64());
+        self.line(&format!("{name}_count"), &[label], durations.count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_quoted() {
+        let mut page = Page::default();
+        page.line("a", &[("type", "x\"\\\n")], 1);
+        assert_eq!(page.0, "a{type=\"x\\\"\\\\\\n\"} 1\n");
+    }
+}

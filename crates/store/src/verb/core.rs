@@ -1,0 +1,129 @@
+//! The verbs as they run: one transaction each, timed, and what follows from their commit.
+
+use super::watermark::LaneDue;
+use super::{Memory, claim, finish, renew, submit_on};
+use crate::Result;
+use crate::options::Dialect;
+use crate::session::{Database, News, Repeat, Session, Work};
+use crate::task::Submitted;
+use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported};
+use std::sync::Arc;
+use std::time::Instant;
+use taskwheel_model::{NewTask, Ran, Time};
+
+pub(super) struct Core<D> {
+    pub(super) database: D,
+    pub(super) dialect: Dialect,
+    pub(super) keep_success: bool,
+    pub(super) memory: Arc<Memory>,
+}
+
+impl<D: Database> Core<D> {
+    /// Reads with some input.
+    pub(super) async fn look<T, I, F>(&self, verb: &'static str, input: I, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        I: Send + Sync + 'static,
+        F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        let input = Arc::new(input);
+        self.timed(verb, self.database.read(move |session| work(session, input.clone()))).await
+    }
+
+    /// Changes something with some input.
+    pub(super) async fn change<T, I, F>(&self, verb: &'static str, repeat: Repeat, input: I, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        I: Send + Sync + 'static,
+        F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        let input = Arc::new(input);
+        self.timed(verb, self.database.transact(repeat, move |session| work(session, input.clone()))).await
+    }
+
+    async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let began = Instant::now();
+        let answer = work.await;
+        self.memory.meter.verb(verb, began.elapsed(), answer.is_ok());
+        answer
+    }
+
+    /// Submits tasks; with each answer comes the time at which its task was created.
+    pub(super) async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<(Submitted, Time)>> {
+        // With a unique key on each task a second try finds the first one's tasks.
+        let repeat =
+            if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
+        let tasks = Arc::new(tasks);
+        let (memory, input) = (self.memory.clone(), tasks.clone());
+        let work = self.database.insert(repeat, tasks.len(), move |session| {
+            let (memory, tasks) = (memory.clone(), input.clone());
+            Box::pin(async move {
+                let types = memory.types.get(session).await?;
+                let (submitted, now) = (submit_on(session, &tasks, &types).await?, session.now());
+                let submitted: Vec<_> = submitted.into_iter().map(|submitted| (submitted, now)).collect();
+                Ok((submitted, LaneDue::of(&tasks, now)))
+            })
+        });
+        let submitted = self.made_due(self.timed("submit", work)).await?;
+        let created = tasks.iter().zip(&submitted).filter(|(_, (submitted, _))| submitted.created);
+        self.memory.meter.submitted(created.map(|(task, _)| task.task_type.as_str()));
+        Ok(submitted)
+    }
+
+    pub(super) async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
+        let input = (self.memory.clone(), requests);
+        let work = self.change("claim", Repeat::Harmful, input, |session, input| {
+            Box::pin(async move {
+                let (memory, requests) = &*input;
+                let mut answers = Vec::with_capacity(requests.len());
+                for request in requests {
+                    answers.push(claim::claim(session, memory, request).await?);
+                }
+                Ok(answers)
+            })
+        });
+        let claimed = work.await?;
+        self.memory.meter.claimed(claimed.iter().flatten().map(|task| task.task_type.as_str()));
+        Ok(claimed)
+    }
+
+    pub(super) async fn renew(&self, calls: Vec<(Vec<String>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
+        self.change("renew", Repeat::Harmless, (self.memory.clone(), calls), |session, input| {
+            Box::pin(async move {
+                let (memory, calls) = &*input;
+                let workers: Vec<_> = calls.iter().flat_map(|(workers, _)| workers.iter().cloned()).collect();
+                let items: Vec<_> = calls.iter().flat_map(|(_, items)| items.iter()).collect();
+                let mut answers = renew::renew(session, memory, &workers, &items).await?.into_iter();
+                Ok(calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect())
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        let input = (self.memory.clone(), reports, self.keep_success);
+        let work = self.change("report", Repeat::Harmless, input, |session, input| {
+            Box::pin(async move { finish::finish(session, &input.0, &input.1, input.2).await })
+        });
+        self.made_due(self.counted(work)).await
+    }
+
+    /// Counts the executions that a verb ended, once it is committed.
+    pub(super) async fn counted<T>(
+        &self,
+        work: impl Future<Output = Result<(T, Vec<LaneDue>, Vec<Ran>)>>,
+    ) -> Result<(T, Vec<LaneDue>)> {
+        let (answer, dues, ran) = work.await?;
+        self.memory.ledger.add(&ran);
+        self.memory.meter.ran(&ran);
+        Ok((answer, dues))
+    }
+
+    /// Lets claims see what a verb made due, once it is committed, here and at other nodes.
+    pub(super) async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
+        let (answer, dues) = work.await?;
+        self.memory.watermarks.lower(&dues);
+        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
+        Ok(answer)
+    }
+}

@@ -1,0 +1,135 @@
+//! For whoever watches: metrics, traces, logs, `check`.
+
+use crate::support::{Server, claim, eventually};
+use serde_json::{Value, json};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// The value of a line of the metrics; none where there is no such line.
+async fn metric(server: &Server, line: &str) -> Option<f64> {
+    let page = server.get("/metrics").await.ok();
+    let page = page.as_str().expect("metrics are text").to_owned();
+    let found = page.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+    found.map(|value| value.parse().expect("a number"))
+}
+
+async fn metrics_say_what_a_person_on_call_needs(server: &Server) {
+    server.put("/v1/types/mail", json!({"max_attempts": 2, "retry": {"strategy": "fixed", "delay_ms": 0}})).await.ok();
+    for _ in 0..3 {
+        server.submit(json!({"type": "mail"})).await;
+    }
+    server.submit(json!({"type": "later", "delay_ms": 3_600_000})).await;
+    assert_eq!(metric(server, "taskwheel_due_tasks{type=\"mail\"}").await, Some(3.0));
+    assert!(metric(server, "taskwheel_oldest_due_seconds{type=\"mail\"}").await.is_some());
+    assert_eq!(metric(server, "taskwheel_due_tasks{type=\"later\"}").await, None, "what is not due is no backlog");
+    assert_eq!(metric(server, "taskwheel_submitted_total{type=\"mail\"}").await, Some(3.0));
+    let first = server.claim(claim("w1", "mail")).await.remove(0);
+    server.report(&first, "error").await;
+    server.report(&first, "success").await;
+    for _ in 0..3 {
+        let task = server.claim(claim("w1", "mail")).await.remove(0);
+        server.report(&task, "success").await;
+    }
+    let wanted = [
+        ("taskwheel_claimed_total{type=\"mail\"}", 4.0),
+        ("taskwheel_executions_total{type=\"mail\",outcome=\"success\"}", 3.0),
+        ("taskwheel_executions_total{type=\"mail\",outcome=\"error\"}", 1.0),
+        ("taskwheel_retries_total{type=\"mail\"}", 1.0),
+        ("taskwheel_reports_superseded_total", 1.0),
+        ("taskwheel_lateness_seconds_count{type=\"mail\"}", 4.0),
+        ("taskwheel_run_seconds_bucket{type=\"mail\",le=\"+Inf\"}", 4.0),
+        ("taskwheel_ready", 1.0),
+        ("taskwheel_calls_total{method=\"POST\",route=\"/v1/worker/claim\",status=\"200\"}", 4.0),
+    ];
+    for (line, value) in wanted {
+        assert_eq!(metric(server, line).await, Some(value), "{line}");
+    }
+    assert!(metric(server, "taskwheel_store_seconds_count{verb=\"claim\"}").await.unwrap() >= 4.0);
+    assert_eq!(metric(server, "taskwheel_store_errors_total{verb=\"claim\"}").await, Some(0.0));
+    server.get("/v1/made/up").await;
+    let page = server.get("/metrics").await.ok();
+    assert!(!page.as_str().unwrap().contains("made"), "what callers make up is no label");
+    let within = Duration::from_secs(8);
+    eventually("the backlog is gone", within, async || {
+        metric(server, "taskwheel_due_tasks{type=\"mail\"}").await.is_none()
+    })
+    .await;
+}
+
+async fn a_trace_goes_with_the_task_to_its_worker(server: &Server) {
+    let submit = async |trace: &str| {
+        let request = server.client.post(format!("{}/v1/tasks", server.url())).header("traceparent", trace);
+        request.json(&json!({"type": "mail"})).send().await.unwrap().error_for_status().unwrap();
+        server.claim(claim("w1", "mail")).await.remove(0)["traceparent"].clone()
+    };
+    assert_eq!(submit(TRACE).await, TRACE);
+    assert_eq!(submit("00-nonsense").await, Value::Null, "what is no trace is none");
+    server.submit(json!({"type": "mail"})).await;
+    assert_eq!(server.claim(claim("w1", "mail")).await[0]["traceparent"], Value::Null);
+}
+
+async fn check_names_what_is_wrong_and_how_to_mend_it(server: &Server) {
+    let check = async || {
+        let ran = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
+            .args(["check", "--json", "--database", &server.database.url])
+            .output()
+            .await
+            .unwrap();
+        (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
+    };
+    let (good, report) = check().await;
+    assert!(good, "{report}");
+    let mut raw = server.database.raw().await;
+    let drop = match server.database.dialect {
+        crate::support::Dialect::Mysql => "DROP INDEX task_by_creator ON task",
+        _ => "DROP INDEX task_by_creator",
+    };
+    raw.run(drop).await;
+    let (good, report) = check().await;
+    assert!(!good && report.contains("task_by_creator is missing"), "{report}");
+}
+
+async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut node = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+        .args(["--database", &format!("sqlite://{}", directory.path().join("own.db").display())])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(node.stdout.take().unwrap()).lines();
+    let url = said.next_line().await.unwrap().unwrap().split_whitespace().last().unwrap().to_owned();
+    let call = async |path: &str, body: Value| {
+        let answer = server.client.post(format!("{url}{path}")).json(&body).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()
+    };
+    call("/v1/tasks", json!({"type": "mail"})).await;
+    let task = call("/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
+    let item = json!({"id": task["id"], "exec_id": task["exec_id"], "outcome": "error"});
+    call("/v1/worker/report", json!({"items": [item]})).await;
+    let mut log = BufReader::new(node.stderr.take().unwrap()).lines();
+    loop {
+        let line = log.next_line().await.unwrap().expect("the log goes on");
+        let line: Value = serde_json::from_str(&line).expect("each line is JSON");
+        if line["message"] == "an execution ended" {
+            assert_eq!(
+                (&line["task_id"], &line["exec_id"], &line["outcome"]),
+                (&task["id"], &task["exec_id"], &json!("error"))
+            );
+            return;
+        }
+    }
+}
+
+crate::facts![
+    metrics_say_what_a_person_on_call_needs,
+    a_trace_goes_with_the_task_to_its_worker,
+    check_names_what_is_wrong_and_how_to_mend_it,
+];
+crate::facts! { in sqlite_alone on Sqlite: the_log_names_tasks_and_executions_as_json }
