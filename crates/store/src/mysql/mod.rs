@@ -39,9 +39,10 @@ const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
      SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
          sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
-/// Every statement of ours has an end: the first comment is a statement to MariaDB alone, the second to MySQL alone, which
-/// can only end what reads.
-const TIME_LIMITS: &str = "/*M!100600 SET SESSION max_statement_time = 30, idle_transaction_timeout = 60 */
+/// Every statement of ours has an end, and so has a pause between two in a transaction: a node that is stopped in the middle of
+/// one shall not keep its tasks from the others. The first comment is a statement to MariaDB alone, the second to MySQL alone,
+/// which can only end what reads.
+const TIME_LIMITS: &str = "/*M!100600 SET SESSION max_statement_time = 30, idle_transaction_timeout = 5 */
      /*!80000 SET SESSION max_execution_time = 30000 */";
 
 /// Opens a store on MySQL or MariaDB.

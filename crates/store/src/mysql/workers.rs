@@ -118,13 +118,18 @@ pub(super) async fn watched_at(connection: &mut MySqlConnection) -> Attempted<Ti
 }
 
 const HEARTBEATS: &str = "SELECT 1 FROM task_worker WHERE heartbeat_ms IS NOT NULL LIMIT 1";
-const NOTE: &str = "UPDATE task_watch SET looked_at = ? WHERE looked_at NOT BETWEEN ? AND ?";
+const STALE: &str = "SELECT 1 FROM task_watch WHERE looked_at NOT BETWEEN ? AND ? FOR UPDATE SKIP LOCKED";
+const NOTE: &str = "UPDATE task_watch SET looked_at = ?";
 
-/// Looks for workers first: in one statement it would lock them, and hold up their heartbeats.
+/// Looks for workers first: in one statement it would lock them, and hold up their heartbeats. Where the row is locked,
+/// another node is just noting a look.
 pub(super) async fn note_watch(connection: &mut MySqlConnection, now: Time) -> Attempted<()> {
-    if sqlx::query(HEARTBEATS).fetch_optional(&mut *connection).await.map_err(fault)?.is_some() {
-        let query = sqlx::query(NOTE).bind(now.0).bind(now.0 - NOTED_MS).bind(now.0);
-        query.execute(connection).await.map_err(fault)?;
+    if sqlx::query(HEARTBEATS).fetch_optional(&mut *connection).await.map_err(fault)?.is_none() {
+        return Ok(());
+    }
+    let stale = sqlx::query(STALE).bind(now.0 - NOTED_MS).bind(now.0);
+    if stale.fetch_optional(&mut *connection).await.map_err(fault)?.is_some() {
+        sqlx::query(NOTE).bind(now.0).execute(connection).await.map_err(fault)?;
     }
     Ok(())
 }

@@ -31,11 +31,12 @@ use taskwheel_model::{NewTask, Time};
 /// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
-/// Every statement of ours has an end. Connections for work on tasks keep to their indexes whatever the statistics of a
+/// Every statement of ours has an end, and so has a pause between two in a transaction: a node that is stopped in the middle of
+/// one shall not keep its tasks from the others. Connections for work on tasks keep to their indexes whatever the statistics of a
 /// table that fills and empties all day say, and plan each statement once. What they insert is not told of by the trigger
 /// but after its commit, see `news`.
 const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
-     SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s';
+     SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s';
      SET jit = off; SET plan_cache_mode = force_generic_plan; SET taskwheel.notify = 'off';
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off";
 const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';

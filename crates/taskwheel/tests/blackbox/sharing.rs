@@ -56,7 +56,7 @@ impl Worker {
         call.await.ok()?.error_for_status().ok()?.json().await.ok()
     }
 
-    /// Works until everything is done, or until no node answers any more.
+    /// Works until everything is done.
     async fn run(self) {
         let mut node = 0;
         while self.ledger.lock().unwrap().done.len() < TASKS {
@@ -66,13 +66,23 @@ impl Worker {
             request["wait_ms"] = json!(200);
             request["heartbeat_ms"] = json!(HEARTBEAT_MS);
             match self.call(&self.nodes[node], "/v1/worker/claim", &request).await {
-                Some(answer) => self.work(&self.nodes[node], &answer["tasks"], asked).await,
+                Some(answer) => self.work(&answer["tasks"], asked).await,
                 None => node = 1 - node,
             }
         }
     }
 
-    async fn work(&self, node: &str, tasks: &Value, asked: Instant) {
+    /// Reports until there is an answer: one that was lost on the way may have been accepted.
+    async fn report(&self, items: &Value) -> Value {
+        for node in self.nodes.iter().cycle() {
+            if let Some(answer) = self.call(node, "/v1/worker/report", items).await {
+                return answer;
+            }
+        }
+        unreachable!("it does not give up")
+    }
+
+    async fn work(&self, tasks: &Value, asked: Instant) {
         let tasks = tasks.as_array().unwrap();
         let exec = |task: &Value| task["exec_id"].as_str().unwrap().to_owned();
         for task in tasks {
@@ -84,8 +94,7 @@ impl Worker {
         for task in tasks {
             self.ledger.lock().unwrap().leave(task["id"].as_i64().unwrap(), &exec(task));
         }
-        let answer = self.call(node, "/v1/worker/report", &json!({"items": items})).await;
-        let Some(answer) = answer else { return };
+        let answer = self.report(&json!({"items": items})).await;
         for (task, reported) in tasks.iter().zip(answer["items"].as_array().unwrap()) {
             if reported["state"] == "accepted" {
                 let id = task["id"].as_i64().unwrap();
