@@ -60,6 +60,22 @@ async fn metrics_say_what_a_person_on_call_needs(server: &Server) {
     .await;
 }
 
+/// Alerts and the dashboard ask for metrics that exist.
+async fn the_pages_name_metrics_that_exist(server: &Server) {
+    let page = server.get("/metrics").await.ok();
+    let families: Vec<_> =
+        page.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for document in [include_str!("../../../../docs/operations.md"), include_str!("../../../../docs/grafana.json")] {
+        let words = document.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: Vec<_> = words.filter(|word| word.starts_with("taskwheel_")).collect();
+        assert!(named.len() > 10);
+        for name in named {
+            let family = name.trim_end_matches("_bucket");
+            assert!(families.contains(&family), "{name} is in a page and not in the metrics");
+        }
+    }
+}
+
 async fn a_trace_goes_with_the_task_to_its_worker(server: &Server) {
     let submit = async |trace: &str| {
         let request = server.client.post(format!("{}/v1/tasks", server.url())).header("traceparent", trace);
@@ -132,4 +148,4 @@ crate::facts![
     a_trace_goes_with_the_task_to_its_worker,
     check_names_what_is_wrong_and_how_to_mend_it,
 ];
-crate::facts! { in sqlite_alone on Sqlite: the_log_names_tasks_and_executions_as_json }
+crate::facts! { in sqlite_alone on Sqlite: the_pages_name_metrics_that_exist, the_log_names_tasks_and_executions_as_json }
