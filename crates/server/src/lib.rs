@@ -14,6 +14,7 @@ mod metrics;
 mod problem;
 mod quota;
 mod shapes;
+mod spans;
 mod statistics;
 mod tasks;
 mod tls;
@@ -21,6 +22,7 @@ mod types;
 mod worker;
 
 pub use listen::{Listener, Stop, bind};
+pub use spans::{Span, Spans};
 pub use tls::tls;
 pub use tokio_rustls::TlsAcceptor;
 
@@ -51,6 +53,7 @@ struct App {
     gate: Gate,
     quotas: Quotas,
     metrics: Metrics,
+    spans: Spans,
 }
 
 type Shared = State<Arc<App>>;
@@ -110,7 +113,7 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
 }
 
 /// The whole API over an engine.
-pub fn router(engine: Arc<Engine>) -> Router {
+pub fn router(engine: Arc<Engine>, spans: Spans) -> Router {
     let (routes, document) = routes();
     let document = document.to_pretty_json().unwrap_or_default();
     let calls = Semaphore::new(CALLS_MAX);
@@ -121,6 +124,7 @@ pub fn router(engine: Arc<Engine>) -> Router {
         gate: Gate::default(),
         quotas: Quotas::default(),
         metrics: Metrics::default(),
+        spans,
     });
     routes
         .fallback(async || Problem::not_found("there is nothing at this address"))

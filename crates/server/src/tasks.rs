@@ -4,6 +4,7 @@ use crate::access::Caller;
 use crate::input::{Body, Id, MaybeBody, Query};
 use crate::problem::{Answer, BadField, Problem};
 use crate::shapes::{EditInput, FilterInput, Origin, TaskInput, TaskView, text};
+use crate::spans::Submitting;
 use crate::{App, Shared};
 use axum::Json;
 use axum::extract::State;
@@ -33,12 +34,14 @@ pub(crate) async fn submit(
     Body(input): Body<TaskInput>,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
-    let task = input.into_task(&origin(&caller, &headers)).map_err(bad)?;
+    let (origin, submitting) = origin(&app, &caller, &headers);
+    let task = input.into_task(&origin).map_err(bad)?;
     app.quotas.admit(app.engine.store(), &task.tenant, 1).await?;
     let (submitted, shown) = match headers.get("idempotency-key") {
         Some(key) => (app.engine.submit_once(idempotency_key(key)?, task).await?, None),
         None => app.engine.submit_and_show(task).await?,
     };
+    app.spans.submitted(submitting, 1);
     let status = if submitted.created { StatusCode::CREATED } else { StatusCode::OK };
     let view = match shown {
         Some(task) => TaskView::from(TaskDetail { task, attempts_log: Vec::new() }),
@@ -47,21 +50,11 @@ pub(crate) async fn submit(
     Ok((status, Json(view)))
 }
 
-/// Where tasks come from. A trace that is not named as W3C wants it is none.
-fn origin(caller: &Caller, headers: &HeaderMap) -> Origin {
-    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).filter(|text| is_trace(text));
-    Origin { tenant: caller.submits_for(), token_id: caller.token_id(), trace_parent: trace.map(str::to_owned) }
-}
-
-/// Version 00 of the header, of which later ones must be readers too: `00-`, 32 hex digits, 16, and 2.
-fn is_trace(text: &str) -> bool {
-    let is_hex = |part: &str, digits: usize| {
-        part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    match text.split('-').collect::<Vec<_>>()[..] {
-        ["00", trace, span, flags] => is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2),
-        _ => false,
-    }
+/// Where tasks come from, and the submit as a part of their trace.
+fn origin(app: &App, caller: &Caller, headers: &HeaderMap) -> (Origin, Option<Submitting>) {
+    let header = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    let (trace_parent, submitting) = app.spans.submits(header);
+    (Origin { tenant: caller.submits_for(), token_id: caller.token_id(), trace_parent }, submitting)
 }
 
 /// The task that a key answers was submitted with another token, and is not for this one to see.
@@ -116,7 +109,7 @@ pub(crate) async fn submit_batch(
         let message = format!("must have at most {} items, has {}", limits::SUBMIT_BATCH_MAX, input.tasks.len());
         return Err(Problem::field("tasks", message));
     }
-    let origin = origin(&caller, &headers);
+    let (origin, submitting) = origin(&app, &caller, &headers);
     let (mut tasks, mut indexes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (index, task) in input.tasks.into_iter().enumerate() {
         match task.into_task(&origin) {
@@ -132,6 +125,7 @@ pub(crate) async fn submit_batch(
     }
     app.quotas.admit(app.engine.store(), &origin.tenant, tasks.len()).await?;
     let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
+    app.spans.submitted(submitting, submitted.len());
     let item = |(index, Submitted { id, created })| BatchItem { index, id, created };
     let items = indexes.into_iter().zip(submitted).map(item).collect();
     Ok((StatusCode::CREATED, Json(BatchView { items, errors })))

@@ -135,7 +135,8 @@ pub(crate) async fn claim(
     };
     request.validate()?;
     let wait = Duration::from_millis(input.wait_ms.unsigned_abs());
-    let tasks = app.engine.claim(request, wait).await?;
+    let mut tasks = app.engine.claim(request, wait).await?;
+    tasks.iter_mut().for_each(|task| app.spans.claimed(task));
     Ok(Json(ClaimView { tasks: tasks.into_iter().map(ClaimedView::from).collect() }))
 }
 
@@ -323,6 +324,8 @@ pub(crate) async fn report(
     let reported = app.engine.report(reports).await?;
     for ((id, exec_id, outcome), answer) in said.into_iter().zip(&reported) {
         log(id, exec_id, outcome, answer);
+        let is_bad = matches!(outcome, Outcome::Error | Outcome::Failure);
+        app.spans.reported(exec_id, outcome.word(), is_bad);
     }
     let view = |(id, reported)| match reported {
         Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },

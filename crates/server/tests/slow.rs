@@ -24,7 +24,9 @@ async fn called() -> Called {
     let listener = taskwheel_server::bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = listener.address().unwrap();
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(listener.serve(taskwheel_server::router(Arc::new(engine)), stopped));
+    tokio::spawn(
+        listener.serve(taskwheel_server::router(Arc::new(engine), taskwheel_server::Spans::default()), stopped),
+    );
     Called { stream: TcpStream::connect(address).await.unwrap(), _stop: stop, _directory: directory }
 }
 

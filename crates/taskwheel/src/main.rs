@@ -6,6 +6,7 @@
 mod api;
 mod args;
 mod audit;
+mod collector;
 mod database;
 mod duration;
 mod output;

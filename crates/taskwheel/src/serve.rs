@@ -1,5 +1,6 @@
 //! `taskwheel serve`: the server.
 
+use crate::collector;
 use crate::database::{self, DatabaseArgs};
 use crate::output;
 use crate::retention::RetentionArgs;
@@ -57,7 +58,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     let address = address(&args.listen).await?;
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
-    let tls = tls(&args)?;
+    let (tls, spans) = (tls(&args)?, collector::spans()?);
     let store = database::open(&args.database, args.retention.keeps_success()).await?;
     may_listen(&*store, address, tls.is_some()).await?;
     let listener = taskwheel_server::bind(address, tls).await.with_context(|| {
@@ -87,7 +88,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         tracing::info!("stopping: calls under way are answered first");
         ending.stop().await;
     };
-    tokio::join!(listener.serve(taskwheel_server::router(engine), stop), end);
+    tokio::join!(listener.serve(taskwheel_server::router(engine, spans), stop), end);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::support::{Server, claim, eventually};
 use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -88,6 +88,60 @@ async fn a_trace_goes_with_the_task_to_its_worker(server: &Server) {
     assert_eq!(server.claim(claim("w1", "mail")).await[0]["traceparent"], Value::Null);
 }
 
+/// A collector that keeps what it is sent.
+async fn collector() -> (String, tokio::sync::mpsc::UnboundedReceiver<Value>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (keep, kept) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = BufReader::new(stream);
+            let (mut length, mut line) = (0, String::new());
+            while stream.read_line(&mut line).await.unwrap() > 2 {
+                let header = line.to_ascii_lowercase();
+                if let Some(value) = header.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            stream.get_mut().write_all(answer).await.unwrap();
+            keep.send(serde_json::from_slice(&body).unwrap()).unwrap();
+        }
+    });
+    (url, kept)
+}
+
+async fn one_trace_shows_submit_wait_and_run(server: &Server) {
+    let (collector, mut sent) = collector().await;
+    let node =
+        crate::support::Node::start_with(&server.database.url, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector)])
+            .await;
+    let call = async |path: &str, body: Value| {
+        let request = server.client.post(format!("{}{path}", node.url)).header("traceparent", TRACE).json(&body);
+        request.send().await.unwrap().error_for_status().unwrap().json::<Value>().await.unwrap()
+    };
+    let id = call("/v1/tasks", json!({"type": "mail"})).await["id"].clone();
+    let task = call("/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
+    let item = json!({"id": id, "exec_id": task["exec_id"], "outcome": "success"});
+    call("/v1/worker/report", json!({"items": [item]})).await;
+    let mut spans = Vec::new();
+    while spans.len() < 3 {
+        let body = tokio::time::timeout(Duration::from_secs(20), sent.recv()).await.expect("spans are sent").unwrap();
+        spans.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
+    }
+    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
+    let (submit, wait, run) = (of("taskwheel submit"), of("taskwheel wait"), of("taskwheel run"));
+    assert!([submit, wait, run].iter().all(|span| span["traceId"] == TRACE[3..35]), "one trace");
+    assert_eq!(submit["parentSpanId"], TRACE[36..52]);
+    assert_eq!((&wait["parentSpanId"], &run["parentSpanId"]), (&submit["spanId"], &submit["spanId"]));
+    let below = format!("00-{}-{}-01", &TRACE[3..35], run["spanId"].as_str().unwrap());
+    assert_eq!(task["traceparent"], below, "the worker's own spans hang below the run");
+}
+
 async fn check_names_what_is_wrong_and_how_to_mend_it(server: &Server) {
     let check = async || {
         let ran = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
@@ -148,4 +202,5 @@ crate::facts![
     a_trace_goes_with_the_task_to_its_worker,
     check_names_what_is_wrong_and_how_to_mend_it,
 ];
+crate::facts! { in postgres_alone on Postgres: one_trace_shows_submit_wait_and_run }
 crate::facts! { in sqlite_alone on Sqlite: the_pages_name_metrics_that_exist, the_log_names_tasks_and_executions_as_json }

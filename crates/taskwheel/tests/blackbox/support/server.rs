@@ -145,7 +145,7 @@ impl Node {
         Node::start_with(database, &[], &[]).await
     }
 
-    async fn start_with(database: &str, flags: &[&str], variables: &[(&str, &str)]) -> Node {
+    pub(crate) async fn start_with(database: &str, flags: &[&str], variables: &[(&str, &str)]) -> Node {
         let mut process = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
             .args(["serve", "--listen", "127.0.0.1:0", "--database", database])
             .args(flags)
