@@ -1,6 +1,8 @@
-//! What the pages say, tried: the tour of the README, the worker of docs/workers.md, the SQL of docs/schema.md.
+//! What the pages say, tried: the tour of the README, the worker of docs/workers.md, the SQL of docs/schema.md, the commands of
+//! all others.
 
 mod page;
+mod shell;
 mod sql;
 #[path = "../blackbox/support/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the black-box tests use all of it")]
