@@ -1,0 +1,7 @@
+//! What holds for a client and a worker, on a server and in process alike: each fact is tested on both.
+
+mod support;
+
+mod client;
+mod stopping;
+mod worker;
