@@ -98,6 +98,9 @@ impl TaskContext {
         let json = raw("checkpoint", state)?;
         field::json("checkpoint", json.get(), limits::CHECKPOINT_BYTES_MAX)
             .map_err(|error| Error::field("checkpoint", error.message))?;
+        if json.get() == "null" {
+            return Err(Error::field("checkpoint", "must not be null, which stands for the last one"));
+        }
         self.0.note_checkpoint(json);
         Ok(())
     }
@@ -111,10 +114,14 @@ impl TaskContext {
         }
     }
 
-    /// Says how far it is, for people who look at the task: `(3, 10)`, or a [`Progress`] with words.
+    /// Says how far it is, for people who look at the task: `(3, 10)`, or a [`Progress`] with words. It is saved as checkpoints are.
     pub fn progress(&self, progress: impl Into<Progress>) {
-        // Longer words than are kept would have the whole call refused.
+        // What cannot be kept would have the heartbeat of all tasks refused.
         let mut progress = progress.into();
+        if !progress.done.is_finite() {
+            return;
+        }
+        progress.total = progress.total.filter(|total| total.is_finite());
         progress.message = progress.message.map(|message| field::cut(&message, Progress::MESSAGE_BYTES_MAX));
         if let Ok(json) = to_raw_value(&progress) {
             self.0.note_progress(json);

@@ -287,7 +287,7 @@ fn outcome_of(outcome: ReportedOutcome) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RetryPolicy;
+    use crate::{Progress, RetryPolicy};
 
     async fn count(ctx: TaskContext, up_to: u64) -> Result<u64, TaskError> {
         let from: u64 = ctx.restore()?.unwrap_or(0);
@@ -329,6 +329,24 @@ mod tests {
         task.advance(Duration::from_secs(3_600));
         task.retry();
         assert_eq!(task.due_in(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test]
+    async fn odd_notes_harm_nobody() {
+        let odd = async |ctx: TaskContext, (): ()| {
+            ctx.progress(Progress {
+                total: Some(f64::INFINITY),
+                message: Some("\0".repeat(9_000)),
+                ..Progress::from(3)
+            });
+            ctx.progress(Progress { done: f64::NAN, ..Progress::default() });
+            ctx.checkpoint(&())
+        };
+        let mut task = TestTask::new(NewTask::new("odd", &()));
+        assert!(task.run(odd).await.error.unwrap().starts_with("checkpoint: must not be null"));
+        let progress = task.progress().unwrap().to_string();
+        assert!(progress.len() < taskwheel_model::limits::PROGRESS_BYTES_MAX, "{}", progress.len());
+        assert_eq!((&task.progress().unwrap()["done"], task.progress().unwrap().get("total")), (&3.0.into(), None));
     }
 
     #[tokio::test]

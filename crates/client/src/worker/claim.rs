@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// So many claims are under way at once, when there is a backlog.
 pub(super) const CLAIMS_MAX: usize = 2;
+/// How long a claim waits, where no heartbeat is due before.
 const WAIT: Duration = Duration::from_secs(20);
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -43,7 +44,8 @@ pub(super) async fn run(shop: Arc<Shop>, is_first: bool) -> Result<()> {
 }
 
 async fn claim(shop: &Shop, asked: usize, is_first: bool) -> Result<usize, Error> {
-    let wait = if is_first && shop.until == Until::Told { WAIT } else { Duration::ZERO };
+    let is_patient = is_first && shop.until == Until::Told;
+    let wait = if is_patient { WAIT.min(shop.settings.heartbeat) } else { Duration::ZERO };
     let claim = Claim {
         worker_id: shop.worker_id.clone(),
         host: shop.host.clone(),

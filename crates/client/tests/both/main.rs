@@ -3,5 +3,6 @@
 mod support;
 
 mod client;
+mod nodes;
 mod stopping;
 mod worker;

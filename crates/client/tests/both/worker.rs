@@ -159,6 +159,61 @@ async fn a_task_beyond_its_time_limit_is_told_so(platform: &Platform) {
     assert_eq!((task.status, task.attempts_log[0].outcome), (Status::Failure, Some(Outcome::Timeout)));
 }
 
+async fn a_handler_that_ignores_its_cancelling_is_dropped(platform: &Platform) {
+    struct Tell(mpsc::UnboundedSender<&'static str>);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            let _ = self.0.send("is dropped");
+        }
+    }
+    let id = platform.submit(NewTask::new("deaf", &())).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let deaf = move |_: TaskContext, (): ()| {
+        let tell = Tell(tell.clone());
+        async move {
+            let _ = tell.0.send("begins");
+            std::future::pending::<()>().await;
+            Ok::<(), TaskError>(())
+        }
+    };
+    // Its only slot is free again for the next task.
+    let worker = platform.attentive_worker().concurrency(1).queue(0).grace(Duration::ZERO);
+    let worker = worker.handle("deaf", deaf).handle("obey", obey);
+    let stop = async {
+        assert_eq!(told.recv().await, Some("begins"));
+        platform.client.cancel(id).await.unwrap();
+        assert_eq!(told.recv().await, Some("is dropped"));
+        let next = platform.submit(NewTask::new("obey", "succeed")).await;
+        platform.task_when(next, |task| task.status == Status::Success).await;
+    };
+    in_time("it is dropped", worker.run_until(stop)).await.unwrap();
+    assert_eq!(platform.task(id).await.status, Status::Cancelled);
+}
+
+async fn heartbeats_keep_a_long_handler_alive(platform: &Platform) {
+    let id = platform.submit(NewTask::new("long", &())).await;
+    let (go, gone) = tokio::sync::watch::channel(false);
+    let long = move |_: TaskContext, (): ()| {
+        let mut gone = gone.clone();
+        async move {
+            gone.wait_for(|gone| *gone).await?;
+            Ok::<(), TaskError>(())
+        }
+    };
+    let worker = platform.worker().heartbeat(Duration::from_secs(1)).handle("long", long);
+    let stop = async {
+        let claimed = platform.task_when(id, |task| task.lease_until.is_some()).await.lease_until.unwrap();
+        // Far beyond the lease of a claim that no heartbeat follows.
+        let beyond = claimed + Duration::from_secs(4);
+        platform.task_when(id, |task| task.lease_until.is_some_and(|until| until > beyond)).await;
+        go.send_replace(true);
+        platform.task_when(id, |task| task.status.is_finished()).await;
+    };
+    in_time("it lives", worker.run_until(stop)).await.unwrap();
+    let task = platform.task(id).await;
+    assert_eq!((task.status, task.attempts_log.len()), (Status::Success, 1));
+}
+
 async fn what_is_noted_is_saved_at_an_interval(platform: &Platform) {
     let id = platform.submit(NewTask::new("note", &())).await;
     let note = async |ctx: TaskContext, ()| {
@@ -233,6 +288,8 @@ facts! {
     a_waiting_worker_gets_what_comes,
     a_cancelled_task_is_told_so_and_its_result_is_dropped,
     a_task_beyond_its_time_limit_is_told_so,
+    a_handler_that_ignores_its_cancelling_is_dropped,
+    heartbeats_keep_a_long_handler_alive,
     what_is_noted_is_saved_at_an_interval,
     what_is_saved_is_there_for_the_next_attempt,
     a_checkpoint_that_is_too_large_is_refused_by_name,
