@@ -80,11 +80,9 @@ fn in_directory(directory: &tempfile::TempDir, name: &str) -> String {
     directory.path().join(name).display().to_string()
 }
 
-#[tokio::test]
-async fn embedded_does_without_a_server() {
-    let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", in_directory(&directory, "tasks.db"));
-    let lines = Example::start("embedded", &[&url], None).ends().await;
+async fn nobody_misses_the_server(dialect: Dialect) {
+    let database = TestDatabase::create(dialect).await;
+    let lines = Example::start("embedded", &[&database.url], None).ends().await;
     assert_eq!(
         lines,
         [
@@ -93,6 +91,22 @@ async fn embedded_does_without_a_server() {
             "Failure after 1 attempt(s): nowhere is no address",
         ]
     );
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn embedded_on_sqlite() {
+    nobody_misses_the_server(Dialect::Sqlite).await;
+}
+
+#[tokio::test]
+async fn embedded_on_postgres() {
+    nobody_misses_the_server(Dialect::Postgres).await;
+}
+
+#[tokio::test]
+async fn embedded_on_mysql() {
+    nobody_misses_the_server(Dialect::Mysql).await;
 }
 
 async fn an_order_and_its_task_are_both_there_or_neither(dialect: Dialect) {

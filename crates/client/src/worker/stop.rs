@@ -115,3 +115,39 @@ pub(super) fn host_name() -> String {
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".into());
     name.chars().take(taskwheel_model::limits::NAME_CHARS_MAX).collect()
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use crate::worker::Until;
+    use crate::{Client, NewTask, TaskContext, TaskError, Worker};
+    use std::time::Duration;
+    use tokio::sync::watch;
+
+    #[tokio::test]
+    async fn a_second_signal_ends_the_grace_period() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("tasks.db").display());
+        let client = Client::embedded(url).await.unwrap();
+        let id = client.submit(NewTask::new("deaf", &())).await.unwrap().id;
+        let (step, steps) = watch::channel("waits");
+        let deaf = move |ctx: TaskContext, (): ()| {
+            let step = step.clone();
+            async move {
+                step.send_replace("runs");
+                ctx.stopping().await;
+                step.send_replace("is to stop");
+                std::future::pending::<()>().await;
+                Ok::<(), TaskError>(())
+            }
+        };
+        let worker = Worker::new(&client).grace(Duration::from_secs(3_600)).handle("deaf", deaf);
+        let once = |wanted| {
+            let mut steps = steps.clone();
+            async move { drop(steps.wait_for(|step| *step == wanted).await) }
+        };
+        let work = worker.work(Until::Told, once("runs"), once("is to stop"));
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("it does not wait an hour").unwrap();
+        let task = client.get(id).await.unwrap();
+        assert_eq!(task.attempts_log[0].outcome, Some(crate::Outcome::Release));
+    }
+}
