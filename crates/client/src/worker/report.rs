@@ -19,8 +19,9 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
 const COMPANY: Duration = Duration::from_millis(2);
 
-/// Reports until it is aborted.
-pub(super) async fn run(shop: Arc<Shop>) {
+/// Reports until it is aborted, or until a report is refused for good: while its worker lives, that task would stay with it and
+/// never be run again.
+pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
     loop {
         shop.hands.ended.notified().await;
         let company = async {
@@ -32,24 +33,28 @@ pub(super) async fn run(shop: Arc<Shop>) {
         let _ = timeout(COMPANY, company).await;
         let reports = shop.hands.take_reports(BATCH, BYTES_MAX);
         if !reports.is_empty() {
-            send(&shop, &reports).await;
+            let sent = send(&shop, &reports).await;
             shop.hands.settle(&reports);
+            sent?;
         }
     }
 }
 
 /// Tells how executions ended, until there is an answer. A refusal of several may be the fault of one, so that each is then
 /// told by itself.
-async fn send(shop: &Shop, reports: &[Report]) {
+async fn send(shop: &Shop, reports: &[Report]) -> Result<()> {
     match tell(shop, reports).await {
         Ok(answers) => reports.iter().zip(answers).for_each(|(report, answer)| note(report, answer)),
-        Err(error) if reports.len() == 1 => Box::pin(refused(shop, &reports[0], &error)).await,
+        Err(error) if reports.len() == 1 => return refused(shop, &reports[0], &error).await,
         Err(_) => {
+            let mut outcome = Ok(());
             for report in reports {
-                Box::pin(send(shop, std::slice::from_ref(report))).await;
+                outcome = outcome.and(Box::pin(send(shop, std::slice::from_ref(report))).await);
             }
+            return outcome;
         }
     }
+    Ok(())
 }
 
 async fn tell(shop: &Shop, reports: &[Report]) -> Result<Vec<Reported>> {
@@ -67,7 +72,7 @@ async fn tell(shop: &Shop, reports: &[Report]) -> Result<Vec<Reported>> {
 }
 
 /// A report that nobody takes as it is: its task must not stay with a worker that is done with it.
-async fn refused(shop: &Shop, report: &Report, error: &Error) {
+async fn refused(shop: &Shop, report: &Report, error: &Error) -> Result<()> {
     tracing::error!(%error, task = %report.id, "a report was refused");
     let plain = Report {
         outcome: ReportedOutcome::Error,
@@ -77,9 +82,9 @@ async fn refused(shop: &Shop, report: &Report, error: &Error) {
         checkpoint: None,
         ..report.clone()
     };
-    if let Err(error) = tell(shop, std::slice::from_ref(&plain)).await {
-        tracing::error!(%error, task = %report.id, "it cannot be reported at all; it is run again when this worker has ended");
-    }
+    let answers = tell(shop, std::slice::from_ref(&plain)).await?;
+    answers.into_iter().for_each(|answer| note(&plain, answer));
+    Ok(())
 }
 
 fn note(report: &Report, answer: Reported) {

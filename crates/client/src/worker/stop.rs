@@ -42,6 +42,7 @@ pub(super) async fn run(shop: Arc<Shop>, stop: impl Future<Output = ()>, now: im
         () = stop => Ok(()),
         outcome = ended(&mut calls) => outcome,
         outcome = ended(&mut heartbeat) => outcome,
+        outcome = ended(&mut reports) => outcome,
         () = &mut now => Ok(()),
     };
     // A claim that is answered all the same is given back by the server, since nobody names its tasks.

@@ -72,6 +72,34 @@ async fn a_token_is_sent_with_every_call() {
     assert!(matches!(&denied, Err(Error::Denied(detail)) if detail == "no such token"), "{denied:?}");
 }
 
+#[tokio::test]
+async fn a_worker_whose_reports_are_refused_for_good_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::connect(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let task = json!({"tasks": [{"id": 1, "exec_id": "01a1e21f-32af-7e2a-b0a1-c193ea1b0e96", "type": "echo", "payload": "a",
+        "round": 1, "attempt": 1, "checkpoint": null, "run_at": "2026-01-31T12:00:00.000Z"}]});
+    let refusal = json!({"detail": "no", "errors": [{"field": "items", "message": "I take none"}]});
+    // A server that hands out a task and takes no report, one call for each connection.
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (task, refusal) = (task.to_string(), refusal.to_string());
+            tokio::spawn(async move {
+                let head = head(&mut stream).await;
+                let length = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+                stream.read_exact(&mut vec![0; length.parse().unwrap()]).await.unwrap();
+                let (status, body) = if head.contains("/claim ") { (200, task) } else { (422, refusal) };
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+                // The worker may have stopped to listen.
+                let _ = stream.write_all((head + &body).as_bytes()).await;
+            });
+        }
+    });
+    let worker = Worker::new(&client).concurrency(1).queue(0).handle("echo", echo);
+    let ended = in_time("it ends", worker.run_until(std::future::pending())).await;
+    assert!(matches!(&ended, Err(Error::Invalid(fields)) if fields[0].message == "I take none"), "{ended:?}");
+}
+
 /// What a call begins with.
 async fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
