@@ -1,8 +1,9 @@
-//! Benchmarks: the store beside bare SQL and its peers, and the server over HTTP beside its peers.
+//! Benchmarks: the store beside bare SQL and its peers, the server over HTTP beside its peers, and the SDK beside both.
 
 mod common;
 mod floor;
 mod peers;
+mod sdk;
 mod server;
 mod store;
 
@@ -17,6 +18,10 @@ fn main() -> floor::Result<()> {
         }
         [command, flags @ ..] if command == "store" => all_cores.enable_all().build()?.block_on(store::run(flags)),
         [command, flags @ ..] if command == "server" => one_thread.enable_all().build()?.block_on(server::run(flags)),
-        _ => Err("usage: bench store|server --database URL [flags] | bench floor --database URL".into()),
+        [command, flag, server, name] if command == "sdk" && flag == server::run::CHILD => {
+            one_thread.enable_all().build()?.block_on(sdk::child(server, name))
+        }
+        [command, flags @ ..] if command == "sdk" => all_cores.enable_all().build()?.block_on(sdk::run(flags)),
+        _ => Err("usage: bench store|server|sdk --database URL [flags] | bench floor --database URL".into()),
     }
 }

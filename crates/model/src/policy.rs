@@ -94,7 +94,8 @@ impl RetryPolicy {
 }
 
 /// What a task type settles for its tasks. What is `None` is as built in.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TypeSettings {
     /// A name for people.
     pub name: Option<String>,

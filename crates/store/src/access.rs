@@ -139,6 +139,12 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// An application that has the engine in its own process.
+    #[must_use]
+    pub fn application() -> Actor {
+        Actor { token_id: None, name: "application".into() }
+    }
+
     /// Somebody at the database itself.
     #[must_use]
     pub fn command_line() -> Actor {

@@ -7,7 +7,7 @@ const PEAK_MB_MAX: f64 = 300.0;
 
 /// The peaks of all servers that ran.
 #[derive(Default)]
-pub(super) struct Peaks(Vec<(&'static str, f64)>);
+pub(crate) struct Peaks(Vec<(&'static str, f64)>);
 
 impl Peaks {
     pub(super) fn add(&mut self, measurement: &'static str, mb: f64) {

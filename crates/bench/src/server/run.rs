@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use taskwheel_store::Dialect;
 
 const TASKS: u64 = 100_000;
-const PROCESSES: usize = 2;
+pub(crate) const PROCESSES: usize = 2;
 /// Of one worker process.
 const CONNECTIONS: usize = 2;
 const BATCH: usize = 500;
 const OF_THE_PEER_MIN: f64 = 1.0;
 /// Asks the program to be such a worker.
-pub(super) const CHILD: &str = "--work-in-this-process";
+pub(crate) const CHILD: &str = "--work-in-this-process";
 
 /// Measures ours and the peers in turn, so that a noisy minute hits all.
 pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>, peaks: &mut Peaks) -> Result<()> {
@@ -35,7 +35,7 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>, peaks: &mu
     let mut ours = Vec::new();
     let mut theirs: Vec<Result<Vec<f64>>> = peers.iter().map(|_| Ok(Vec::new())).collect();
     for _ in 0..settings.runs {
-        let rate = run(settings, tasks, peaks).await?;
+        let rate = run(&settings.url, tasks, "server", peaks).await?;
         progress(&format!("run: {rate:.0}/s"));
         ours.push(rate);
         for (peer, rates) in peers.iter().zip(&mut theirs) {
@@ -76,12 +76,14 @@ fn compare<'p>(
     });
 }
 
-async fn run(settings: &Settings, tasks: u64, peaks: &mut Peaks) -> Result<f64> {
-    let database = Database::create(&settings.url, "run").await?;
+/// One run, with workers that this program is when it is called with a command.
+pub(crate) async fn run(url: &str, tasks: u64, command: &str, peaks: &mut Peaks) -> Result<f64> {
+    let database = Database::create(url, "run").await?;
     let server = Server::start(&database).await?;
     calls::load(server.address, tasks, calls::task).await?;
     database.bring_into(State::Vacuumed).await?;
-    let mut workers = (0..PROCESSES).map(|number| Worker::start(server.address, number)).collect::<Result<Vec<_>>>()?;
+    let start = |number| Worker::start(command, server.address, number);
+    let mut workers = (0..PROCESSES).map(start).collect::<Result<Vec<_>>>()?;
     let clock = Instant::now();
     workers.iter_mut().try_for_each(Worker::go)?;
     let mut done = 0;
@@ -107,9 +109,9 @@ struct Worker {
 
 impl Worker {
     /// Starts one, and waits until it is connected.
-    fn start(server: SocketAddr, number: usize) -> Result<Worker> {
+    fn start(command: &str, server: SocketAddr, number: usize) -> Result<Worker> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["server", CHILD, &server.to_string(), &format!("worker{number}")])
+            .args([command, CHILD, &server.to_string(), &format!("worker{number}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

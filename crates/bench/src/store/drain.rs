@@ -52,7 +52,7 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
     let tasks = settings.scaled(TASKS);
     let mut contestants = Vec::new();
     for who in [Who::Kept, Who::Dropped] {
-        for setting in finalists(settings, tasks, who == Who::Kept).await? {
+        for setting in finalists(&settings.url, tasks, who == Who::Kept).await? {
             contestants.push((who, setting));
         }
     }
@@ -66,7 +66,7 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
             for (place, (who, setting)) in contestants.iter().enumerate() {
                 let rate = match who {
                     Who::Floor => floor_drain(settings, tasks, *setting, state).await?,
-                    Who::Kept | Who::Dropped => ours(settings, tasks, *setting, *who == Who::Kept, state).await?,
+                    Who::Kept | Who::Dropped => ours(&settings.url, tasks, *setting, *who == Who::Kept, state).await?,
                 };
                 progress(&format!("drain, {}, {who:?} {setting}: {rate:.0}/s", word(state)));
                 rates.entry((*who, place)).or_default().push(rate);
@@ -97,12 +97,12 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
 }
 
 /// The settings that one try each shows to be the best.
-async fn finalists(settings: &Settings, tasks: u64, keep: bool) -> Result<Vec<Setting>> {
+pub(crate) async fn finalists(url: &str, tasks: u64, keep: bool) -> Result<Vec<Setting>> {
     let mut tried = Vec::new();
     for batch in BATCHES {
         for clients in CLIENTS {
             let setting = Setting { batch, clients };
-            let rate = ours(settings, tasks, setting, keep, State::Vacuumed).await?;
+            let rate = ours(url, tasks, setting, keep, State::Vacuumed).await?;
             progress(&format!(
                 "drain, trying {setting}, history {}: {rate:.0}/s",
                 if keep { "kept" } else { "not kept" }
@@ -114,8 +114,9 @@ async fn finalists(settings: &Settings, tasks: u64, keep: bool) -> Result<Vec<Se
     Ok(tried.into_iter().take(FINALISTS).map(|(_, setting)| setting).collect())
 }
 
-async fn ours(settings: &Settings, tasks: u64, setting: Setting, keep: bool, state: State) -> Result<f64> {
-    let database = Database::create(&settings.url, "drain").await?;
+/// One drain of the store by itself.
+pub(crate) async fn ours(url: &str, tasks: u64, setting: Setting, keep: bool, state: State) -> Result<f64> {
+    let database = Database::create(url, "drain").await?;
     let store = database.open(keep).await?;
     work::load(&store, tasks).await?;
     database.bring_into(state).await?;

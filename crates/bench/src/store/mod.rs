@@ -4,7 +4,7 @@
 
 mod autocommit;
 mod claim;
-mod drain;
+pub(crate) mod drain;
 mod fill;
 mod horizon;
 mod latency;
@@ -13,7 +13,7 @@ mod pages;
 mod peers;
 mod settings;
 mod submit;
-mod work;
+pub(crate) mod work;
 
 use crate::common::database::Database;
 use crate::common::report::{Report, Row, progress};

@@ -8,16 +8,16 @@ use taskwheel_store::Store;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report, Reported};
 
 /// The type of the tasks that are drained.
-pub(super) const TYPE: &str = "mail";
+pub(crate) const TYPE: &str = "mail";
 const LOAD_BATCH: u64 = 1_000;
 /// So many submitters load side by side; it also opens the connections that a drain will use.
 const LOADERS: u64 = 4;
 
 /// A drain's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Setting {
-    pub(super) batch: usize,
-    pub(super) clients: usize,
+pub(crate) struct Setting {
+    pub(crate) batch: usize,
+    pub(crate) clients: usize,
 }
 
 impl std::fmt::Display for Setting {
@@ -48,7 +48,7 @@ pub(super) fn request(worker: &str, types: &[&str], max: usize) -> ClaimRequest 
 }
 
 /// Submits tasks, a thousand at a time.
-pub(super) async fn load(store: &Arc<dyn Store>, tasks: u64) -> Result<()> {
+pub(crate) async fn load(store: &Arc<dyn Store>, tasks: u64) -> Result<()> {
     let mut loaders = Vec::new();
     for loader in 0..LOADERS {
         let store = store.clone();
@@ -119,7 +119,7 @@ pub(super) async fn report(store: &dyn Store, claimed: &[ClaimedTask], outcome: 
 }
 
 /// Insists that the database has so many tasks, all of them in the wanted status.
-pub(super) async fn expect(store: &dyn Store, status: taskwheel_model::Status, tasks: u64) -> Result<()> {
+pub(crate) async fn expect(store: &dyn Store, status: taskwheel_model::Status, tasks: u64) -> Result<()> {
     let counts = store.counts(None).await?;
     let (wanted, all) = counts.iter().fold((0, 0), |(wanted, all), count| {
         (wanted + if count.status == status { count.tasks } else { 0 }, all + count.tasks)

@@ -1,0 +1,240 @@
+//! The nodes of a server, and which of them is called.
+//!
+//! All calls go to one node. When that one does not answer, the next one is tried, and stays the one to be called: so a node that
+//! is gone costs one failed connection, not one for each call. A call goes round the nodes once; whoever wants it tried for
+//! longer calls again. A call that may have been carried out is repeated only where that changes nothing.
+
+use super::ANSWER_TIME_MAX;
+use super::wire::Problem;
+use crate::error::{Error, Result};
+use crate::task::Submitted;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use taskwheel_model::TaskId;
+use tokio::time::timeout;
+
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Shorter than a server keeps an idle connection, so that no call goes into one that is just being closed.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How much of an answer that nobody understands is shown.
+const STRANGE_CHARS_MAX: usize = 200;
+
+/// The nodes.
+pub(crate) struct Nodes {
+    client: Client,
+    urls: Vec<Url>,
+    /// The one that answered last.
+    current: AtomicUsize,
+}
+
+/// When a call may be made again on another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// A second call changes nothing.
+    Always,
+    /// Only when the first surely changed nothing.
+    IfUndone,
+}
+
+impl Nodes {
+    pub(crate) fn new(servers: &[String], token: Option<&str>) -> Result<Nodes> {
+        // Only where the application has chosen none.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let urls = servers.iter().map(|server| url(server)).collect::<Result<Vec<_>>>()?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let value = HeaderValue::try_from(format!("Bearer {token}"));
+            let mut value = value.map_err(|_| Error::field("token", "has characters that no token has"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = Client::builder()
+            .default_headers(headers)
+            .connect_timeout(CONNECT_TIME_MAX)
+            .pool_idle_timeout(IDLE_TIME_MAX)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("taskwheel-client/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Error::Unexpected(error.to_string()))?;
+        Ok(Nodes { client, urls, current: AtomicUsize::new(0) })
+    }
+
+    /// A call of a path below `/v1`, given by its segments, which may have any characters.
+    pub(super) fn call(&self, method: Method, path: &[&str]) -> Call<'_> {
+        Call {
+            nodes: self,
+            method,
+            path: path.iter().map(ToString::to_string).collect(),
+            query: None,
+            headers: HeaderMap::new(),
+            body: None,
+            repeat: Repeat::Always,
+            time_max: ANSWER_TIME_MAX,
+        }
+    }
+}
+
+fn url(server: &str) -> Result<Url> {
+    let bad = || Error::field("server", format!("{server} is no address as in http://127.0.0.1:9222"));
+    let url = Url::parse(server).map_err(|_| bad())?;
+    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(bad()) }
+}
+
+/// A call to be made.
+pub(super) struct Call<'n> {
+    nodes: &'n Nodes,
+    method: Method,
+    path: Vec<String>,
+    query: Option<Vec<(String, String)>>,
+    headers: HeaderMap,
+    body: Option<Vec<u8>>,
+    repeat: Repeat,
+    time_max: Duration,
+}
+
+impl Call<'_> {
+    pub(super) fn repeat(mut self, repeat: Repeat) -> Self {
+        self.repeat = repeat;
+        self
+    }
+
+    pub(super) fn time_max(mut self, time_max: Duration) -> Self {
+        self.time_max = time_max;
+        self
+    }
+
+    pub(super) fn header(mut self, name: &'static str, value: &str) -> Result<Self> {
+        let value = HeaderValue::from_str(value).map_err(|_| Error::field(name, "must be visible ASCII"))?;
+        self.headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(unexpected)?, value);
+        Ok(self)
+    }
+
+    pub(super) fn query(mut self, query: &impl Serialize) -> Result<Self> {
+        let serde_json::Value::Object(map) = serde_json::to_value(query).map_err(unexpected)? else {
+            return Err(unexpected("a query that is no map"));
+        };
+        let text = |value: serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.query = Some(map.into_iter().map(|(name, value)| (name, text(value))).collect());
+        Ok(self)
+    }
+
+    pub(super) fn body(mut self, body: &impl Serialize) -> Result<Self> {
+        self.body = Some(serde_json::to_vec(body).map_err(unexpected)?);
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(self)
+    }
+
+    /// Makes the call and reads its answer.
+    pub(super) async fn send<A: DeserializeOwned>(self) -> Result<A> {
+        read(&self.answer().await?.1)
+    }
+
+    /// Makes a call that is answered with nothing.
+    pub(super) async fn done(self) -> Result<()> {
+        self.answer().await.map(drop)
+    }
+
+    /// Makes a call that is answered with a task, and asks no more than whether it is new.
+    pub(super) async fn submitted(self) -> Result<Submitted> {
+        #[derive(Deserialize)]
+        struct Shown {
+            id: TaskId,
+        }
+        let (status, body) = self.answer().await?;
+        Ok(Submitted { id: read::<Shown>(&body)?.id, created: status == StatusCode::CREATED })
+    }
+
+    /// Goes round the nodes until one answers.
+    async fn answer(self) -> Result<(StatusCode, Vec<u8>)> {
+        let nodes = self.nodes;
+        let mut current = nodes.current.load(Relaxed);
+        let mut tried = 1;
+        loop {
+            let error = match self.answer_of(&nodes.urls[current]).await {
+                Err(error) => error,
+                answer => return answer,
+            };
+            let may_repeat = match &error {
+                Error::Unavailable(_) => true,
+                Error::OutcomeUnknown(_) => self.repeat == Repeat::Always,
+                _ => false,
+            };
+            if !may_repeat || tried >= nodes.urls.len() {
+                return Err(error);
+            }
+            let next = (current + 1) % nodes.urls.len();
+            tracing::debug!(%error, next = %nodes.urls[next], "another node is called");
+            // Another call may have found a node that answers meanwhile.
+            let _ = nodes.current.compare_exchange(current, next, Relaxed, Relaxed);
+            current = next;
+            tried += 1;
+        }
+    }
+
+    async fn answer_of(&self, server: &Url) -> Result<(StatusCode, Vec<u8>)> {
+        let mut url = server.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("v1").extend(&self.path);
+        }
+        let mut request = self.nodes.client.request(self.method.clone(), url).headers(self.headers.clone());
+        if let Some(query) = &self.query {
+            request = request.query(query);
+        }
+        if let Some(body) = &self.body {
+            request = request.body(body.clone());
+        }
+        let exchange = async {
+            let response = request.send().await?;
+            read_all(response).await
+        };
+        match timeout(self.time_max, exchange).await {
+            Ok(Ok((status, body))) if status.is_success() => Ok((status, body)),
+            Ok(Ok((status, body))) => Err(Problem::read(status, &body)),
+            Ok(Err(error)) => Err(no_answer(server, &error)),
+            Err(_) => Err(Error::OutcomeUnknown(format!("{server} was silent for {:?}", self.time_max))),
+        }
+    }
+}
+
+async fn read_all(response: Response) -> reqwest::Result<(StatusCode, Vec<u8>)> {
+    Ok((response.status(), response.bytes().await?.to_vec()))
+}
+
+fn no_answer(server: &Url, error: &reqwest::Error) -> Error {
+    // The innermost cause is the one that a person can do something about.
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let text = format!("no server answers at {server}: {cause}");
+    // A connection that was never made carried nothing there.
+    if error.is_connect() { Error::Unavailable(text) } else { Error::OutcomeUnknown(text) }
+}
+
+fn read<A: DeserializeOwned>(body: &[u8]) -> Result<A> {
+    serde_json::from_slice(body).map_err(|error| {
+        let shown: String = String::from_utf8_lossy(body).chars().take(STRANGE_CHARS_MAX).collect();
+        unexpected(format!("the server answers what this version does not understand: {error} in {shown}"))
+    })
+}
+
+fn unexpected(error: impl ToString) -> Error {
+    Error::Unexpected(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_none_is_refused_by_name() {
+        for bad in ["", "localhost:9222", "ftp://host", "http://"] {
+            let error = Nodes::new(&[bad.into()], None).err();
+            assert!(matches!(&error, Some(Error::Invalid(fields)) if fields[0].field == "server"), "{bad}: {error:?}");
+        }
+    }
+}

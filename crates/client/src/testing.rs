@@ -1,0 +1,371 @@
+//! Tests of your handlers: a task in memory, whose time you move.
+//!
+//! It goes by the same rules as tasks on a server do, without one, and without a database:
+//!
+//! ```
+//! use std::time::Duration;
+//! use taskwheel_client::testing::TestTask;
+//! use taskwheel_client::{NewTask, Outcome, Status, TaskContext, TaskError};
+//!
+//! async fn charge(ctx: TaskContext, cents: u32) -> Result<u32, TaskError> {
+//!     if ctx.attempt() == 1 {
+//!         return Err(TaskError::new("the bank is closed"));
+//!     }
+//!     Ok(cents)
+//! }
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let mut task = TestTask::new(NewTask::new("charge", &250));
+//!
+//! let ran = task.run(charge).await;
+//! assert_eq!(ran.outcome, Some(Outcome::Error));
+//! assert_eq!(ran.error.as_deref(), Some("the bank is closed"));
+//! assert_eq!(task.due_in(), Some(Duration::from_secs(10))); // as the built-in policy says
+//!
+//! task.advance(Duration::from_secs(10));
+//! let ran = task.run(charge).await;
+//! assert_eq!(ran.result_as::<u32>().unwrap(), 250);
+//! assert_eq!(task.status(), Status::Success);
+//! # });
+//! ```
+
+use crate::backend::{Claimed, Report, ReportedOutcome};
+use crate::context::TaskContext;
+use crate::execution::{Bell, Execution};
+use crate::handler::{Handler, TaskError, erase};
+use crate::new_task::{NewTask, milliseconds};
+use crate::worker::report_of;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+use taskwheel_model::submit::RunAt;
+use taskwheel_model::{Event, ExecId, Life, Outcome, Rules, State, Status, TaskId, Time, TypeSettings, decide};
+use uuid::Uuid;
+
+/// A task in memory.
+pub struct TestTask {
+    task: taskwheel_model::NewTask,
+    settings: TypeSettings,
+    life: Life,
+    now: Time,
+    checkpoint: Option<Box<RawValue>>,
+    progress: Option<Box<RawValue>>,
+}
+
+/// How a handler ended in a test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// What would be reported; `None` where the task was cancelled meanwhile, so that its result is dropped.
+    pub outcome: Option<Outcome>,
+    /// What it produced.
+    pub result: Option<Value>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Ran {
+    /// Its result as a type of yours.
+    pub fn result_as<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        T::deserialize(self.result.as_ref().unwrap_or(&Value::Null))
+    }
+}
+
+impl TestTask {
+    /// When the time of a test starts: 2030-01-01T00:00:00Z.
+    pub const START: Timestamp = Timestamp::constant(1_893_456_000, 0);
+
+    /// A task that was just submitted, of a type without settings.
+    ///
+    /// # Panics
+    /// When a server would refuse it.
+    #[must_use]
+    pub fn new(task: NewTask) -> TestTask {
+        TestTask::of_type(task, TypeSettings::default())
+    }
+
+    /// A task that was just submitted, of a type with settings.
+    ///
+    /// # Panics
+    /// When a server would refuse it.
+    #[must_use]
+    pub fn of_type(task: NewTask, settings: TypeSettings) -> TestTask {
+        let task = task.checked(None).unwrap_or_else(|error| panic!("the task would be refused: {error}"));
+        let now = Time(TestTask::START.as_millisecond());
+        let due = match task.run_at {
+            RunAt::Now => now,
+            RunAt::At(time) => time.max(now),
+            RunAt::After(ms) => now.plus_ms(ms),
+        };
+        let life = Life::new(due, task.expire_at);
+        TestTask { task, settings, life, now, checkpoint: None, progress: None }
+    }
+
+    /// The time of the test.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.now.0).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, duration: Duration) {
+        self.now = self.now.plus_ms(milliseconds(duration));
+        // What expires, expires.
+        self.happen(&Event::Clock { worker_seen_at: None });
+    }
+
+    /// How the task stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.life.status()
+    }
+
+    /// How many attempts it has had in this round.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.life.attempts
+    }
+
+    /// How long until it is due: zero when it is, `None` when it waits for nothing.
+    #[must_use]
+    pub fn due_in(&self) -> Option<Duration> {
+        let ms = self.life.due.ms_since(self.now).max(0);
+        self.status().is_waiting().then(|| Duration::from_millis(ms.unsigned_abs()))
+    }
+
+    /// The checkpoint that a next attempt goes on from, as a type of yours.
+    pub fn checkpoint<S: DeserializeOwned>(&self) -> serde_json::Result<Option<S>> {
+        self.checkpoint.as_ref().map(|checkpoint| serde_json::from_str(checkpoint.get())).transpose()
+    }
+
+    /// The progress that was told last, as JSON.
+    #[must_use]
+    pub fn progress(&self) -> Option<Value> {
+        self.progress.as_ref().and_then(|progress| serde_json::from_str(progress.get()).ok())
+    }
+
+    /// Calls the task off.
+    pub fn cancel(&mut self) {
+        self.happen(&Event::Cancel { worker_seen_at: None });
+    }
+
+    /// Runs it again from the start, as a person would.
+    pub fn retry(&mut self) {
+        self.happen(&Event::Retry);
+    }
+
+    /// Runs a handler as a worker would, to its end.
+    ///
+    /// # Panics
+    /// When the task is not due.
+    pub async fn run<F, Fut, T, R, E>(&mut self, handler: F) -> Ran
+    where
+        F: Fn(TaskContext, T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        E: Into<TaskError> + Send + 'static,
+    {
+        self.start(handler).finish().await
+    }
+
+    /// Starts a handler as a worker would, to be cancelled or stopped before it goes on.
+    ///
+    /// # Panics
+    /// When the task is not due.
+    pub fn start<F, Fut, T, R, E>(&mut self, handler: F) -> TestRun<'_>
+    where
+        F: Fn(TaskContext, T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        E: Into<TaskError> + Send + 'static,
+    {
+        let exec_id = ExecId::new(self.now, random());
+        self.happen(&Event::Claim { exec_id, heartbeat_ms: None });
+        assert!(
+            matches!(self.life.state, State::Executing(_)),
+            "the task cannot be run: it is {}, due in {:?}",
+            self.status(),
+            self.due_in()
+        );
+        let claimed = Claimed {
+            id: TaskId(1),
+            exec_id,
+            task_type: self.task.task_type.clone(),
+            key: self.task.key.clone(),
+            payload: self.task.payload.clone().and_then(|payload| RawValue::from_string(payload).ok()),
+            round: self.life.round,
+            attempt: self.life.attempts,
+            checkpoint: self.checkpoint.clone(),
+            run_at: Timestamp::from_millisecond(self.life.due.0).unwrap_or(Timestamp::MAX),
+            traceparent: self.task.trace_parent.clone(),
+        };
+        let bell = Arc::new(Bell::default());
+        let execution = Arc::new(Execution::new(claimed, bell.clone()));
+        TestRun { task: self, execution, bell, handler: erase(handler) }
+    }
+
+    /// What a server would decide. What it would refuse changes nothing.
+    fn happen(&mut self, event: &Event) {
+        let task = &self.task;
+        let rules = Rules::of(task.retry.clone(), task.max_attempts, task.timeout_ms, Some(&self.settings));
+        if let Ok(step) = decide(&self.life, &rules, event, self.now) {
+            self.life = step.life;
+        }
+    }
+}
+
+fn random() -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes.copy_from_slice(&Uuid::new_v4().as_bytes()[..10]);
+    bytes
+}
+
+/// A handler that is started, and runs when it is told to [`finish`](TestRun::finish).
+#[must_use = "the handler runs when it is told to finish"]
+pub struct TestRun<'t> {
+    task: &'t mut TestTask,
+    execution: Arc<Execution>,
+    bell: Arc<Bell>,
+    handler: Handler,
+}
+
+impl TestRun<'_> {
+    /// Calls the task off, so that [`TaskContext::cancelled`] resolves.
+    pub fn cancel(self) -> Self {
+        self.task.cancel();
+        self.execution.lose();
+        self
+    }
+
+    /// Stops the worker, so that [`TaskContext::stopping`] resolves.
+    pub fn stop(self) -> Self {
+        self.bell.stop();
+        self
+    }
+
+    /// Runs the handler to its end, and does to the task what a server would.
+    pub async fn finish(self) -> Ran {
+        let TestRun { task, execution, bell, handler } = self;
+        let saving = async {
+            loop {
+                bell.save.notified().await;
+                let (_, revision) = execution.renewal();
+                execution.was_saved(revision);
+            }
+        };
+        let ended = tokio::select! {
+            ended = handler(TaskContext(execution.clone())) => ended,
+            () = saving => Err(TaskError::release()),
+        };
+        task.checkpoint = execution.checkpoint();
+        task.progress = execution.progress().or(task.progress.take());
+        if execution.is_lost() {
+            return Ran { outcome: None, result: None, error: None };
+        }
+        let Report { exec_id, outcome, result, error, retry_after_ms, .. } = report_of(&execution, ended);
+        let outcome = outcome_of(outcome);
+        task.happen(&Event::Report { exec_id, outcome, retry_after_ms });
+        let result = result.and_then(|result| serde_json::from_str(result.get()).ok());
+        Ran { outcome: Some(outcome), result, error }
+    }
+}
+
+fn outcome_of(outcome: ReportedOutcome) -> Outcome {
+    match outcome {
+        ReportedOutcome::Success => Outcome::Success,
+        ReportedOutcome::Error => Outcome::Error,
+        ReportedOutcome::Failure => Outcome::Failure,
+        ReportedOutcome::Retry => Outcome::Retry,
+        ReportedOutcome::Release => Outcome::Release,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Progress, RetryPolicy};
+
+    async fn count(ctx: TaskContext, up_to: u64) -> Result<u64, TaskError> {
+        let from: u64 = ctx.restore()?.unwrap_or(0);
+        for number in from..up_to {
+            if ctx.is_cancelled() || ctx.is_stopping() {
+                return Err(TaskError::release());
+            }
+            ctx.checkpoint(&(number + 1))?;
+            ctx.progress((number + 1, up_to));
+            if number == 2 && ctx.attempt() == 1 {
+                ctx.save().await?;
+                return Err(TaskError::retry_after(Duration::from_secs(60)));
+            }
+        }
+        Ok(from)
+    }
+
+    #[tokio::test]
+    async fn a_handler_goes_on_from_its_checkpoint_when_its_time_comes() {
+        let mut task = TestTask::new(NewTask::new("count", &10).delay(Duration::from_secs(5)));
+        assert_eq!(task.due_in(), Some(Duration::from_secs(5)));
+        task.advance(Duration::from_secs(5));
+        assert_eq!(task.run(count).await.outcome, Some(Outcome::Retry));
+        assert_eq!((task.status(), task.due_in()), (Status::New, Some(Duration::from_secs(60))));
+        assert_eq!(task.checkpoint::<u64>().unwrap(), Some(3));
+        assert_eq!(task.progress().unwrap()["done"], 3.0);
+        task.advance(Duration::from_secs(60));
+        let ran = task.run(count).await;
+        assert_eq!((ran.result_as::<u64>().unwrap(), task.status(), task.attempts()), (3, Status::Success, 2));
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_run_is_dropped_and_a_stopped_one_given_back() {
+        let mut task = TestTask::new(NewTask::new("count", &10));
+        let stopped = task.start(count).stop().finish().await;
+        assert_eq!((stopped.outcome, task.status(), task.attempts()), (Some(Outcome::Release), Status::New, 0));
+        let cancelled = task.start(count).cancel().finish().await;
+        assert_eq!((cancelled.outcome, task.status()), (None, Status::Cancelled));
+        task.advance(Duration::from_secs(3_600));
+        task.retry();
+        assert_eq!(task.due_in(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test]
+    async fn odd_notes_harm_nobody() {
+        let odd = async |ctx: TaskContext, (): ()| {
+            ctx.progress(Progress {
+                total: Some(f64::INFINITY),
+                message: Some("\0".repeat(9_000)),
+                ..Progress::from(3)
+            });
+            ctx.progress(Progress { done: f64::NAN, ..Progress::default() });
+            ctx.checkpoint(&())
+        };
+        let mut task = TestTask::new(NewTask::new("odd", &()));
+        assert!(task.run(odd).await.error.unwrap().starts_with("checkpoint: must not be null"));
+        let progress = task.progress().unwrap().to_string();
+        assert!(progress.len() < taskwheel_model::limits::PROGRESS_BYTES_MAX, "{}", progress.len());
+        assert_eq!((&task.progress().unwrap()["done"], task.progress().unwrap().get("total")), (&3.0.into(), None));
+    }
+
+    #[tokio::test]
+    async fn what_is_used_up_or_expired_fails_as_on_a_server() {
+        let bad = async |_: TaskContext, (): ()| Err::<(), _>("no");
+        let fixed = RetryPolicy::Fixed { delay_ms: 1_000 };
+        let mut task = TestTask::new(NewTask::new("bad", &()).max_attempts(2).retry(fixed));
+        task.run(bad).await;
+        task.advance(Duration::from_secs(1));
+        task.run(bad).await;
+        assert_eq!((task.status(), task.due_in()), (Status::Failure, None));
+        let settings = TypeSettings { need_manual: true, max_attempts: Some(1), ..TypeSettings::default() };
+        let mut task = TestTask::of_type(NewTask::new("bad", &()), settings);
+        task.run(bad).await;
+        assert_eq!(task.status(), Status::Pending);
+        let soon = TestTask::START + Duration::from_secs(1);
+        let mut task = TestTask::new(NewTask::new("bad", &()).expire_at(soon));
+        task.advance(Duration::from_secs(1));
+        assert_eq!(task.status(), Status::Failure);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a worker has in hand: tasks that wait for a slot, that run, and that are not reported yet.
+//!
+//! An execution is in hand from its claim until its report is answered; so long the heartbeat names it. There is room for as many
+//! as run and wait at once. Claims are made for a quarter of the queue at least, so that they come in batches; and none is made
+//! while so much is unreported that the server must be away.
+
+use crate::backend::{Claimed, Report};
+use crate::execution::{Bell, Execution, until, until_some};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use taskwheel_model::{ExecId, limits};
+use tokio::sync::{Notify, Semaphore};
+
+pub(super) struct Hands {
+    /// Most that may run and wait.
+    room_max: usize,
+    /// Fewest that a claim asks for.
+    claim_min: usize,
+    pub(super) bell: Arc<Bell>,
+    state: Mutex<State>,
+    /// One for each that waits.
+    waiting: Semaphore,
+    /// There is room, a backlog or nothing in hand: claims look again.
+    changed: Notify,
+    /// There is something to report.
+    pub(super) ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    in_hand: HashMap<ExecId, Arc<Execution>>,
+    waiting: VecDeque<Arc<Execution>>,
+    running: usize,
+    /// Asked for by claims under way.
+    claiming: usize,
+    unsent: Vec<Report>,
+    /// Whether the last claim brought all that it asked for.
+    is_backlog: bool,
+    settled: u64,
+}
+
+impl Hands {
+    pub(super) fn new(concurrency: usize, queue: usize) -> Hands {
+        Hands {
+            room_max: concurrency + queue,
+            claim_min: (queue / 4).clamp(1, limits::CLAIM_BATCH_MAX),
+            bell: Arc::default(),
+            state: Mutex::default(),
+            waiting: Semaphore::new(0),
+            changed: Notify::new(),
+            ended: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn room(&self, state: &State) -> usize {
+        let places = self.room_max.saturating_sub(state.waiting.len() + state.running + state.claiming);
+        places.min((2 * self.room_max).saturating_sub(state.in_hand.len() + state.claiming))
+    }
+
+    /// Waits until a claim is worth it, and answers how many it may ask for. A second claim at once is worth it only when
+    /// more is waiting than the first could take.
+    pub(super) async fn room_for_claim(&self, is_first: bool) -> usize {
+        until_some(&self.changed, || {
+            let mut state = self.state();
+            let room = self.room(&state);
+            if room < self.claim_min || !(is_first || state.is_backlog) {
+                return None;
+            }
+            // With several at once, none shall take all the room.
+            let share = if state.is_backlog { self.room_max.div_ceil(2) } else { self.room_max };
+            let asked = room.min(share.max(self.claim_min)).min(limits::CLAIM_BATCH_MAX);
+            state.claiming += asked;
+            Some(asked)
+        })
+        .await
+    }
+
+    /// A claim that asked for so many brought these.
+    pub(super) fn claimed(&self, asked: usize, tasks: Vec<Claimed>) {
+        let count = tasks.len();
+        let executions: Vec<_> =
+            tasks.into_iter().map(|task| Arc::new(Execution::new(task, self.bell.clone()))).collect();
+        let mut state = self.state();
+        state.claiming -= asked;
+        state.is_backlog = asked > 0 && count >= asked;
+        for execution in executions {
+            state.in_hand.insert(execution.task.exec_id, execution.clone());
+            state.waiting.push_back(execution);
+        }
+        drop(state);
+        self.waiting.add_permits(count);
+        self.changed.notify_waiters();
+    }
+
+    /// The next execution to run, when there is one; `None` once the worker stops.
+    pub(super) async fn next(&self) -> Option<Arc<Execution>> {
+        loop {
+            self.waiting.acquire().await.ok()?.forget();
+            let mut state = self.state();
+            // It was given back when the worker began to stop.
+            let Some(execution) = state.waiting.pop_front() else { continue };
+            if execution.is_lost() {
+                state.in_hand.remove(&execution.task.exec_id);
+                drop(state);
+                self.changed.notify_waiters();
+                continue;
+            }
+            state.running += 1;
+            return Some(execution);
+        }
+    }
+
+    /// An execution has ended, with something to report unless its task is lost.
+    pub(super) fn end(&self, execution: &Execution, report: Option<Report>) {
+        let mut state = self.state();
+        state.running -= 1;
+        match report {
+            Some(report) => state.unsent.push(report),
+            None => drop(state.in_hand.remove(&execution.task.exec_id)),
+        }
+        let is_worth_it = self.room(&state) >= self.claim_min || state.in_hand.is_empty();
+        drop(state);
+        self.ended.notify_one();
+        if is_worth_it {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Whether more reports will come in a moment.
+    pub(super) fn is_busy(&self, reports: usize) -> bool {
+        let state = self.state();
+        !state.waiting.is_empty() && state.unsent.len() < reports
+    }
+
+    /// The next reports, of so many bytes at most but at least one, if there is one.
+    pub(super) fn take_reports(&self, reports_max: usize, bytes_max: usize) -> Vec<Report> {
+        let mut state = self.state();
+        let mut bytes = 0;
+        let is_within = |report: &&Report| {
+            bytes += report.bytes();
+            bytes <= bytes_max
+        };
+        let count = state.unsent.iter().take(reports_max).take_while(is_within).count();
+        let count = count.max(1).min(state.unsent.len());
+        if count == state.unsent.len() {
+            return std::mem::take(&mut state.unsent);
+        }
+        let reports = state.unsent.drain(..count).collect();
+        drop(state);
+        // For the other one who reports.
+        self.ended.notify_one();
+        reports
+    }
+
+    /// Reports were answered.
+    pub(super) fn settle(&self, reports: &[Report]) {
+        let mut state = self.state();
+        for report in reports {
+            state.in_hand.remove(&report.exec_id);
+        }
+        state.settled += 1;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Everything in hand that some wish is about.
+    pub(super) fn all(&self, wanted: impl Fn(&Execution) -> bool) -> Vec<Arc<Execution>> {
+        self.state().in_hand.values().filter(|execution| wanted(execution)).cloned().collect()
+    }
+
+    /// Waits until nothing is in hand.
+    pub(super) async fn empty(&self) {
+        until(&self.changed, || self.state().in_hand.is_empty()).await;
+    }
+
+    /// Waits until nothing is in hand and no claim is under way.
+    pub(super) async fn idle(&self) {
+        until(&self.changed, || {
+            let state = self.state();
+            state.in_hand.is_empty() && state.claiming == 0
+        })
+        .await;
+    }
+
+    /// How often reports have been answered: each may have made a task due again.
+    pub(super) fn settled(&self) -> u64 {
+        self.state().settled
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.state().in_hand.len()
+    }
+
+    /// Hands out nothing more, and gives back what has not been started.
+    pub(super) fn stop(&self, give_back: impl Fn(&Execution) -> Report) {
+        self.waiting.close();
+        let mut state = self.state();
+        let waiting = std::mem::take(&mut state.waiting);
+        for execution in waiting {
+            if execution.is_lost() {
+                state.in_hand.remove(&execution.task.exec_id);
+            } else {
+                state.unsent.push(give_back(&execution));
+            }
+        }
+        drop(state);
+        // Last: a handler that ends at this shall find nothing more to start.
+        self.bell.stop();
+        self.ended.notify_one();
+        self.changed.notify_waiters();
+    }
+}

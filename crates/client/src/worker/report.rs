@@ -1,0 +1,97 @@
+//! Reports, many in one call.
+//!
+//! What ends while a report is under way goes with the next one. While tasks wait for their slots more will end in a moment,
+//! so that a report then waits a little for company; a lone one goes at once.
+
+use super::Shop;
+use super::claim::{PAUSE_MAX, PAUSE_MIN};
+use crate::backend::{Report, Reported, ReportedOutcome};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// So many reports are under way at once.
+pub(super) const REPORTS_MAX: usize = 2;
+const BATCH: usize = 1_000;
+/// A report with more is sent in several.
+const BYTES_MAX: usize = 1024 * 1024;
+/// How long a report waits for company.
+const COMPANY: Duration = Duration::from_millis(2);
+
+/// Reports until it is aborted, or until a report is refused for good: while its worker lives, that task would stay with it and
+/// never be run again.
+pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
+    loop {
+        shop.hands.ended.notified().await;
+        let company = async {
+            while shop.hands.is_busy(BATCH) {
+                shop.hands.ended.notified().await;
+            }
+        };
+        // Whichever comes first: enough, or the time.
+        let _ = timeout(COMPANY, company).await;
+        let reports = shop.hands.take_reports(BATCH, BYTES_MAX);
+        if !reports.is_empty() {
+            let sent = send(&shop, &reports).await;
+            shop.hands.settle(&reports);
+            sent?;
+        }
+    }
+}
+
+/// Tells how executions ended, until there is an answer. A refusal of several may be the fault of one, so that each is then
+/// told by itself.
+async fn send(shop: &Shop, reports: &[Report]) -> Result<()> {
+    match tell(shop, reports).await {
+        Ok(answers) => reports.iter().zip(answers).for_each(|(report, answer)| note(report, answer)),
+        Err(error) if reports.len() == 1 => return refused(shop, &reports[0], &error).await,
+        Err(_) => {
+            let mut outcome = Ok(());
+            for report in reports {
+                outcome = outcome.and(Box::pin(send(shop, std::slice::from_ref(report))).await);
+            }
+            return outcome;
+        }
+    }
+    Ok(())
+}
+
+async fn tell(shop: &Shop, reports: &[Report]) -> Result<Vec<Reported>> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        match shop.client.backend.report(reports).await {
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, reports = reports.len(), "results cannot be reported; trying again until they can");
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// A report that nobody takes as it is: its task must not stay with a worker that is done with it.
+async fn refused(shop: &Shop, report: &Report, error: &Error) -> Result<()> {
+    tracing::error!(%error, task = %report.id, "a report was refused");
+    let plain = Report {
+        outcome: ReportedOutcome::Error,
+        result: None,
+        error: Some(format!("the report was refused: {error}")),
+        retry_after_ms: None,
+        checkpoint: None,
+        ..report.clone()
+    };
+    let answers = tell(shop, std::slice::from_ref(&plain)).await?;
+    answers.into_iter().for_each(|answer| note(&plain, answer));
+    Ok(())
+}
+
+fn note(report: &Report, answer: Reported) {
+    match answer {
+        Reported::Accepted(status) => tracing::trace!(task = %report.id, %status, "reported"),
+        Reported::Superseded => {
+            tracing::info!(task = %report.id, exec = %report.exec_id, "the result came too late and is dropped");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The worker's life: it works, then it stops in steps.
+//!
+//! | step | what happens | it ends |
+//! |---|---|---|
+//! | working | all loops run | when it is told to, when nothing is left to do, or at an error that no later call can mend |
+//! | stopping | nothing is claimed, what waits is given back, handlers go on | when all have ended, or after the grace period |
+//! | dropping | handlers are dropped where they wait, and given back with their checkpoints | when all have ended, or soon |
+//! | reporting | the last reports are sent | when all are answered, or soon |
+//!
+//! Heartbeats go on through all of them. Whoever drops the worker's future ends all of it at once: what was in hand is given to
+//! others when its lease runs out.
+
+use super::{Shop, claim, renew, report, slot};
+use crate::error::{Error, Result};
+use crate::handler::TaskError;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long dropped handlers, and then the last reports, may take.
+const LAST_STEP_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Works until it is told to stop. `now` ends the grace period.
+pub(super) async fn run(shop: Arc<Shop>, stop: impl Future<Output = ()>, now: impl Future<Output = ()>) -> Result<()> {
+    let (mut slots, mut calls, mut reports) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    for _ in 0..shop.settings.concurrency {
+        slots.spawn(slot::run(shop.clone()));
+    }
+    for number in 0..claim::CLAIMS_MAX {
+        calls.spawn(claim::run(shop.clone(), number == 0));
+    }
+    for _ in 0..report::REPORTS_MAX {
+        reports.spawn(report::run(shop.clone()));
+    }
+    let mut heartbeat = JoinSet::new();
+    heartbeat.spawn(renew::run(shop.clone()));
+
+    let mut now = pin!(now);
+    let outcome = tokio::select! {
+        () = stop => Ok(()),
+        outcome = ended(&mut calls) => outcome,
+        outcome = ended(&mut heartbeat) => outcome,
+        outcome = ended(&mut reports) => outcome,
+        () = &mut now => Ok(()),
+    };
+    // A claim that is answered all the same is given back by the server, since nobody names its tasks.
+    calls.shutdown().await;
+    // A server that has not seen yet that the claim is gone could hand it what is given back now, and would find out only after
+    // three heartbeats. With this call it has had the time.
+    let _ = timeout(LAST_STEP_TIME_MAX, renew::renew(&shop, shop.hands.all(|_| true))).await;
+    shop.hands.stop(|execution| slot::report(execution, Err(TaskError::release())));
+    let all_ended = async { while slots.join_next().await.is_some() {} };
+    let in_time = tokio::select! {
+        ended = timeout(shop.settings.grace, all_ended) => ended.is_ok(),
+        () = now => false,
+    };
+    if !in_time {
+        tracing::warn!(tasks = shop.hands.count(), "handlers are dropped, and their tasks given back");
+        shop.hands.all(|_| true).iter().for_each(|execution| execution.abort());
+        let all_dropped = async { while slots.join_next().await.is_some() {} };
+        // One that blocks its thread cannot be dropped.
+        let _ = timeout(LAST_STEP_TIME_MAX, all_dropped).await;
+    }
+    if timeout(LAST_STEP_TIME_MAX, shop.hands.empty()).await.is_err() {
+        tracing::warn!(tasks = shop.hands.count(), "not everything could be reported; it is run again");
+    }
+    outcome
+}
+
+/// How the first of some loops ended.
+async fn ended(loops: &mut JoinSet<Result<()>>) -> Result<()> {
+    match loops.join_next().await {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(error)) => Err(Error::Unexpected(format!("a loop of the worker ended: {error}"))),
+        None => Ok(()),
+    }
+}
+
+/// SIGTERM and Ctrl-C.
+pub(super) struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Signals> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let terminate = signal(SignalKind::terminate());
+            Ok(Signals { terminate: terminate.map_err(|error| Error::Unexpected(error.to_string()))? })
+        }
+        #[cfg(not(unix))]
+        Ok(Signals {})
+    }
+
+    pub(super) async fn next(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// The machine's name.
+pub(super) fn host_name() -> String {
+    #[cfg(unix)]
+    let name = nix::unistd::gethostname().ok().map(|name| name.to_string_lossy().into_owned());
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").ok();
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".into());
+    name.chars().take(taskwheel_model::limits::NAME_CHARS_MAX).collect()
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use crate::worker::Until;
+    use crate::{Client, NewTask, TaskContext, TaskError, Worker};
+    use std::time::Duration;
+    use tokio::sync::watch;
+
+    #[tokio::test]
+    async fn a_second_signal_ends_the_grace_period() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("tasks.db").display());
+        let client = Client::embedded(url).await.unwrap();
+        let id = client.submit(NewTask::new("deaf", &())).await.unwrap().id;
+        let (step, steps) = watch::channel("waits");
+        let deaf = move |ctx: TaskContext, (): ()| {
+            let step = step.clone();
+            async move {
+                step.send_replace("runs");
+                ctx.stopping().await;
+                step.send_replace("is to stop");
+                std::future::pending::<()>().await;
+                Ok::<(), TaskError>(())
+            }
+        };
+        let worker = Worker::new(&client).grace(Duration::from_secs(3_600)).handle("deaf", deaf);
+        let once = |wanted| {
+            let mut steps = steps.clone();
+            async move { drop(steps.wait_for(|step| *step == wanted).await) }
+        };
+        let work = worker.work(Until::Told, once("runs"), once("is to stop"));
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("it does not wait an hour").unwrap();
+        let task = client.get(id).await.unwrap();
+        assert_eq!(task.attempts_log[0].outcome, Some(crate::Outcome::Release));
+    }
+}

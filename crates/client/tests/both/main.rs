@@ -1,0 +1,8 @@
+//! What holds for a client and a worker, on a server and in process alike: each fact is tested on both.
+
+mod support;
+
+mod client;
+mod nodes;
+mod stopping;
+mod worker;
