@@ -1,7 +1,7 @@
 //! Plain statements: SQL that every database understands, over small tables that no hot path touches. They are written once,
 //! in the verbs, instead of once for each dialect.
 //!
-//! Such tables have numbers and texts and nothing else, and their statements no more than `?` for each value.
+//! Such tables have numbers, texts and flags and nothing else, and their statements no more than `?` for each value.
 
 use crate::StoreError;
 use crate::session::Attempted;
@@ -18,6 +18,7 @@ pub(crate) struct Plain {
 pub(crate) enum Cell {
     Number(Option<i64>),
     Text(Option<String>),
+    Flag(bool),
 }
 
 /// What a column holds.
@@ -25,6 +26,7 @@ pub(crate) enum Cell {
 pub(crate) enum Kind {
     Number,
     Text,
+    Flag,
 }
 
 /// Starts a statement.
@@ -53,6 +55,12 @@ impl Plain {
 impl From<i64> for Cell {
     fn from(number: i64) -> Cell {
         Cell::Number(Some(number))
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(flag: bool) -> Cell {
+        Cell::Flag(flag)
     }
 }
 
@@ -107,6 +115,13 @@ impl PlainRow {
     pub(crate) fn maybe_number(&mut self) -> Attempted<Option<i64>> {
         match self.0.next() {
             Some(Cell::Number(number)) => Ok(number),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn flag(&mut self) -> Attempted<bool> {
+        match self.0.next() {
+            Some(Cell::Flag(flag)) => Ok(flag),
             _ => Err(unexpected()),
         }
     }

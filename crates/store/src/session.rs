@@ -6,14 +6,14 @@
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::future::Future;
 use std::pin::Pin;
-use taskwheel_model::{ExecId, NewTask, Outcome, Status, TaskId, Time, TypeSettings};
+use taskwheel_model::{ExecId, NewTask, Outcome, Status, TaskId, Time};
 
 /// Why a statement failed, by what can be done about it.
 #[derive(Debug)]
@@ -175,13 +175,6 @@ pub(crate) trait Session: Send {
     /// The live tasks that have these unique keys (tenant, type, key), in order.
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>>;
 
-    /// What a call with an idempotency key was answered, if that was not before a time.
-    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>>;
-    /// Remembers what a call with an idempotency key is answered, in the place of an answer from before a time.
-    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()>;
-    /// Forgets answers from before a time, at most so many, and says how many those were.
-    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64>;
-
     /// Runs a plain statement, and says how many rows it changed.
     async fn execute(&mut self, statement: &Plain) -> Attempted<u64>;
     /// Reads the rows of a plain statement.
@@ -237,16 +230,6 @@ pub(crate) trait Session: Send {
     async fn counts(&mut self, tenant: Option<&str>) -> Attempted<Vec<Count>>;
     /// The highest id in the table.
     async fn highest_id(&mut self) -> Attempted<TaskId>;
-
-    /// All configured types.
-    async fn types(&mut self) -> Attempted<Vec<TaskType>>;
-    /// Writes a type's settings, or whether it is paused.
-    async fn put_type(
-        &mut self,
-        task_type: &str,
-        settings: Option<&TypeSettings>,
-        paused: Option<bool>,
-    ) -> Attempted<()>;
 
     /// Finished tasks of a status that ended before a time.
     async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>>;

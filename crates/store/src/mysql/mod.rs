@@ -13,7 +13,6 @@ mod read;
 mod rows;
 mod session;
 mod submit;
-mod types;
 mod workers;
 
 use crate::connections::Connections;
@@ -21,7 +20,7 @@ use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
 use crate::session::{Attempted, Fault, Session};
 use crate::task::Submitted;
-use crate::verb::{SqlStore, Types, submit_on as submit_in};
+use crate::verb::{SqlStore, Types, submit_on as submit_in, types};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::MySqlSession;
@@ -82,7 +81,7 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
     let work = async {
         let (now, id_step) = read_clock(connection, "").await?;
         let mut session = MySqlSession::new(connection, now, Inserting { id_step, by_trigger: true });
-        let types = Types::new(session.types().await?);
+        let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
     work.await.map_err(Fault::into_error)

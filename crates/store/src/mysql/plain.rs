@@ -1,6 +1,6 @@
 //! Plain statements.
 
-use super::fault;
+use super::{fault, unique_fault};
 use crate::plain::{Cell, Kind, Plain, PlainRow};
 use crate::session::Attempted;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
@@ -12,11 +12,12 @@ fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),
+        Cell::Flag(flag) => query.bind(*flag),
     })
 }
 
 pub(super) async fn execute(connection: &mut MySqlConnection, statement: &Plain) -> Attempted<u64> {
-    query(statement).execute(connection).await.map(|done| done.rows_affected()).map_err(fault)
+    query(statement).execute(connection).await.map(|done| done.rows_affected()).map_err(unique_fault)
 }
 
 pub(super) async fn rows(
@@ -32,6 +33,7 @@ fn cells(row: &MySqlRow, kinds: &[Kind]) -> sqlx::Result<Vec<Cell>> {
     let cell = |(place, kind): (usize, &Kind)| match kind {
         Kind::Number => row.try_get(place).map(Cell::Number),
         Kind::Text => row.try_get(place).map(Cell::Text),
+        Kind::Flag => row.try_get(place).map(Cell::Flag),
     };
     kinds.iter().enumerate().map(cell).collect()
 }

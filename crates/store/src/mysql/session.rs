@@ -2,18 +2,18 @@
 
 use super::claim::Key;
 use super::submit::Inserting;
-use super::{claim, finish, inspect, plain, read, rows, submit, types, workers};
+use super::{claim, finish, inspect, plain, read, rows, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter};
-use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Upcoming};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use sqlx::mysql::MySqlConnection;
 use std::collections::HashMap;
-use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, TypeSettings};
+use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 
 pub(super) struct MySqlSession<'c> {
     connection: &'c mut MySqlConnection,
@@ -41,18 +41,6 @@ impl Session for MySqlSession<'_> {
 
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
         submit::live_unique(self.connection, keys).await
-    }
-
-    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
-        submit::answered(self.connection, tenant, key, since).await
-    }
-
-    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
-        submit::remember(self.connection, tenant, key, answer, (since, self.now)).await
-    }
-
-    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64> {
-        submit::forget_answers(self.connection, before, max).await
     }
 
     async fn execute(&mut self, statement: &Plain) -> Attempted<u64> {
@@ -151,19 +139,6 @@ impl Session for MySqlSession<'_> {
 
     async fn highest_id(&mut self) -> Attempted<TaskId> {
         read::highest_id(self.connection).await
-    }
-
-    async fn types(&mut self) -> Attempted<Vec<TaskType>> {
-        types::all(self.connection).await
-    }
-
-    async fn put_type(
-        &mut self,
-        task_type: &str,
-        settings: Option<&TypeSettings>,
-        paused: Option<bool>,
-    ) -> Attempted<()> {
-        types::put(self.connection, task_type, settings, paused, self.now).await
     }
 
     async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {

@@ -8,13 +8,12 @@
 
 use super::{fault, unique_fault};
 use crate::session::{Attempted, Insert};
-use crate::task::Submitted;
 use serde_json::json;
 use sqlx::Row;
 use sqlx::mysql::{MySqlArguments, MySqlConnection};
 use sqlx::query::Query;
 use std::sync::LazyLock;
-use taskwheel_model::{RetryPolicy, TaskId, Time};
+use taskwheel_model::{RetryPolicy, TaskId};
 
 /// How many rows a statement may have.
 const SIZES: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
@@ -130,39 +129,4 @@ pub(super) async fn live_unique(
 ) -> Attempted<Vec<Option<TaskId>>> {
     let rows = sqlx::query(LIVE_UNIQUE).bind(json!(keys).to_string()).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| row.try_get::<Option<i64>, _>(0).map(|id| id.map(TaskId)).map_err(fault)).collect()
-}
-
-pub(super) async fn answered(
-    connection: &mut MySqlConnection,
-    tenant: &str,
-    key: &str,
-    since: Time,
-) -> Attempted<Option<Submitted>> {
-    let sql = "SELECT id, created FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at >= ?";
-    let row = sqlx::query(sql).bind(tenant).bind(key).bind(since.0).fetch_optional(connection).await.map_err(fault)?;
-    row.map(|row| {
-        let id = row.try_get(0).map(TaskId).map_err(fault)?;
-        Ok(Submitted { id, created: row.try_get(1).map_err(fault)? })
-    })
-    .transpose()
-}
-
-pub(super) async fn remember(
-    connection: &mut MySqlConnection,
-    tenant: &str,
-    key: &str,
-    answer: Submitted,
-    (since, now): (Time, Time),
-) -> Attempted<()> {
-    let forget = "DELETE FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at < ?";
-    sqlx::query(forget).bind(tenant).bind(key).bind(since.0).execute(&mut *connection).await.map_err(fault)?;
-    let remember = "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at) VALUES (?, ?, ?, ?, ?)";
-    let query = sqlx::query(remember).bind(tenant).bind(key).bind(answer.id.0).bind(answer.created).bind(now.0);
-    query.execute(connection).await.map(drop).map_err(unique_fault)
-}
-
-pub(super) async fn forget_answers(connection: &mut MySqlConnection, before: Time, max: usize) -> Attempted<u64> {
-    let sql = "DELETE FROM task_answer WHERE answered_at < ? ORDER BY answered_at LIMIT ?";
-    let query = sqlx::query(sql).bind(before.0).bind(max as i64);
-    query.execute(connection).await.map(|done| done.rows_affected()).map_err(fault)
 }

@@ -10,7 +10,6 @@ mod read;
 mod rows;
 mod session;
 mod submit;
-mod types;
 mod workers;
 
 use crate::connections::Connections;
@@ -18,7 +17,7 @@ use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
 use crate::session::{Attempted, Fault, Session};
 use crate::task::Submitted;
-use crate::verb::{SqlStore, Types, submit_on as submit_in};
+use crate::verb::{SqlStore, Types, submit_on as submit_in, types};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use news::Grapevine;
@@ -83,7 +82,7 @@ pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Resu
     let work = async {
         let now = read_clock(connection, "").await?;
         let mut session = PgSession { connection, now };
-        let types = Types::new(session.types().await?);
+        let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
     work.await.map_err(Fault::into_error)
@@ -125,9 +124,7 @@ async fn read_clock(connection: &mut PgConnection, before: &str) -> Attempted<Ti
 fn fault(error: sqlx::Error) -> Fault {
     match &error {
         sqlx::Error::Database(database) => match database.code().as_deref() {
-            Some("23505") if matches!(database.constraint(), Some("task_unique_key" | "task_answer_key")) => {
-                Fault::UniqueKey
-            }
+            Some("23505") => Fault::UniqueKey,
             // Deadlock, serialization failure, lock time-out, too many connections.
             Some("40001" | "40P01" | "55P03" | "53300") => Fault::Again(error.to_string()),
             // The server is going or coming.

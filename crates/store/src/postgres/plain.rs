@@ -12,6 +12,7 @@ fn query(statement: &Plain) -> Query<'static, Postgres, PgArguments> {
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),
+        Cell::Flag(flag) => query.bind(*flag),
     })
 }
 
@@ -28,6 +29,7 @@ fn cells(row: &PgRow, kinds: &[Kind]) -> sqlx::Result<Vec<Cell>> {
     let cell = |(place, kind): (usize, &Kind)| match kind {
         Kind::Number => row.try_get(place).map(Cell::Number),
         Kind::Text => row.try_get(place).map(Cell::Text),
+        Kind::Flag => row.try_get(place).map(Cell::Flag),
     };
     kinds.iter().enumerate().map(cell).collect()
 }

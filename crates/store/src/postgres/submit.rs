@@ -2,10 +2,9 @@
 
 use super::fault;
 use crate::session::{Attempted, Insert};
-use crate::task::Submitted;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
-use taskwheel_model::{RetryPolicy, TaskId, Time};
+use taskwheel_model::{RetryPolicy, TaskId};
 
 /// Rows come out in the order they went in: identities are handed out as the rows arrive.
 const INSERT: &str = "
@@ -76,44 +75,4 @@ pub(super) async fn live_unique(
         .await
         .map_err(fault)?;
     rows.iter().map(|row| row.try_get::<Option<i64>, _>(0).map(|id| id.map(TaskId)).map_err(fault)).collect()
-}
-
-pub(super) async fn answered(
-    connection: &mut PgConnection,
-    tenant: &str,
-    key: &str,
-    since: Time,
-) -> Attempted<Option<Submitted>> {
-    let sql = "SELECT id, created FROM task_answer WHERE tenant = $1 AND idempotency_key = $2 AND answered_at >= $3";
-    let row = sqlx::query(sql).bind(tenant).bind(key).bind(since.0).fetch_optional(connection).await.map_err(fault)?;
-    row.map(|row| {
-        let id = row.try_get(0).map(TaskId).map_err(fault)?;
-        Ok(Submitted { id, created: row.try_get(1).map_err(fault)? })
-    })
-    .transpose()
-}
-
-pub(super) async fn remember(
-    connection: &mut PgConnection,
-    tenant: &str,
-    key: &str,
-    answer: Submitted,
-    (since, now): (Time, Time),
-) -> Attempted<()> {
-    let forget = "DELETE FROM task_answer WHERE tenant = $1 AND idempotency_key = $2 AND answered_at < $3";
-    sqlx::query(forget).bind(tenant).bind(key).bind(since.0).execute(&mut *connection).await.map_err(fault)?;
-    let remember =
-        "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at) VALUES ($1, $2, $3, $4, $5)";
-    let query = sqlx::query(remember).bind(tenant).bind(key).bind(answer.id.0).bind(answer.created).bind(now.0);
-    query.execute(connection).await.map(drop).map_err(fault)
-}
-
-const FORGET_ANSWERS: &str = "
-DELETE FROM task_answer WHERE (tenant, idempotency_key) IN (
-  SELECT tenant, idempotency_key FROM task_answer WHERE answered_at < $1 ORDER BY answered_at LIMIT $2
-  FOR UPDATE SKIP LOCKED)";
-
-pub(super) async fn forget_answers(connection: &mut PgConnection, before: Time, max: usize) -> Attempted<u64> {
-    let query = sqlx::query(FORGET_ANSWERS).bind(before.0).bind(max as i64);
-    query.execute(connection).await.map(|done| done.rows_affected()).map_err(fault)
 }

@@ -20,13 +20,12 @@ mod read;
 mod rows;
 mod session;
 mod submit;
-mod types;
 mod workers;
 
 use crate::options::{Dialect, Options};
 use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
 use crate::task::Submitted;
-use crate::verb::{Plan, SqlStore, Types, unique_keys};
+use crate::verb::{Plan, SqlStore, Types, types, unique_keys};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use rusqlite::config::DbConfig;
@@ -98,7 +97,9 @@ pub fn submit_on(connection: &Connection, tasks: &[NewTask]) -> Result<Vec<Submi
 /// The verb again, without its session: a borrowed connection cannot be sent to another thread, as a session must.
 fn submit_inside(connection: &Connection, tasks: &[NewTask]) -> Attempted<Vec<Submitted>> {
     let now = read_clock(connection)?;
-    let types = Types::new(types::all(connection)?);
+    let (query, kinds) = types::query();
+    let types = plain::rows(connection, &query, &kinds)?.into_iter().map(types::read).collect::<Attempted<_>>()?;
+    let types = Types::new(types);
     let keys = unique_keys(tasks);
     let live = submit::live_unique(connection, &keys)?;
     let plan = Plan::of(tasks, &keys, live, &types, now);

@@ -10,6 +10,7 @@ impl ToSql for Cell {
         match self {
             Cell::Number(number) => number.to_sql(),
             Cell::Text(text) => text.to_sql(),
+            Cell::Flag(flag) => flag.to_sql(),
         }
     }
 }
@@ -28,6 +29,7 @@ fn cells(row: &Row<'_>, kinds: &[Kind]) -> rusqlite::Result<Vec<Cell>> {
     let cell = |(place, kind): (usize, &Kind)| match kind {
         Kind::Number => row.get(place).map(Cell::Number),
         Kind::Text => row.get(place).map(Cell::Text),
+        Kind::Flag => row.get(place).map(Cell::Flag),
     };
     kinds.iter().enumerate().map(cell).collect()
 }

@@ -5,14 +5,14 @@
 //! savepoint of its own, so that one that fails, or panics, takes back only what it did itself. Then it commits, and only
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
-use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, submit, types, workers};
+use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, submit, workers};
 use crate::options::Clock;
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
-use crate::task::{Submitted, Task, TaskDetail};
-use crate::verbs::{Count, Inspection, TaskType, Upcoming};
+use crate::task::{Task, TaskDetail};
+use crate::verbs::{Count, Inspection, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, TypeSettings};
+use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 use tokio::sync::{mpsc, oneshot};
 
 /// Jobs that may wait for a thread; further ones wait to be let in.
@@ -237,18 +237,6 @@ impl Session for SqliteSession {
         submit::live_unique(&self.connection, keys)
     }
 
-    async fn answered(&mut self, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
-        submit::answered(&self.connection, tenant, key, since)
-    }
-
-    async fn remember(&mut self, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
-        submit::remember(&self.connection, tenant, key, answer, (since, self.now))
-    }
-
-    async fn forget_answers(&mut self, before: Time, max: usize) -> Attempted<u64> {
-        submit::forget_answers(&self.connection, before, max)
-    }
-
     async fn execute(&mut self, statement: &Plain) -> Attempted<u64> {
         plain::execute(&self.connection, statement)
     }
@@ -345,19 +333,6 @@ impl Session for SqliteSession {
         read::highest_id(&self.connection)
     }
 
-    async fn types(&mut self) -> Attempted<Vec<TaskType>> {
-        types::all(&self.connection)
-    }
-
-    async fn put_type(
-        &mut self,
-        task_type: &str,
-        settings: Option<&TypeSettings>,
-        paused: Option<bool>,
-    ) -> Attempted<()> {
-        types::put(&self.connection, task_type, settings, paused, self.now)
-    }
-
     async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
         read::outlived(&self.connection, status, before, max)
     }
@@ -374,6 +349,7 @@ impl Session for SqliteSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain::plain;
     use crate::sqlite::connect_all;
     use taskwheel_model::DatabaseNumber;
 
@@ -398,7 +374,8 @@ mod tests {
     ) -> (Box<dyn Job>, oneshot::Receiver<Attempted<()>>) {
         job(move |session| {
             Box::pin(async move {
-                session.put_type(name, None, Some(true)).await?;
+                let add = plain("INSERT INTO task_type (type, updated_at) VALUES (?, 0)").bind(name);
+                session.execute(&add).await?;
                 end()
             })
         })
@@ -406,7 +383,8 @@ mod tests {
 
     fn written(session: &SqliteSession) -> Vec<String> {
         assert!(session.connection.is_autocommit(), "the transaction is over");
-        types::all(&session.connection).unwrap().into_iter().map(|one| one.task_type).collect()
+        let mut statement = session.connection.prepare("SELECT type FROM task_type ORDER BY type").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
     fn final_fault() -> Attempted<()> {

@@ -5,9 +5,8 @@
 //! journal of its own, to be undone alone, and a savepoint does that already.
 
 use crate::session::{Attempted, Insert};
-use crate::task::Submitted;
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use taskwheel_model::{RetryPolicy, TaskId, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+use taskwheel_model::{RetryPolicy, TaskId};
 
 const INSERT: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
@@ -103,42 +102,13 @@ pub(super) fn live_unique(connection: &Connection, keys: &[(&str, &str, &str)]) 
     Ok(holders)
 }
 
-const ANSWERED: &str =
-    "SELECT id, created FROM task_answer WHERE tenant = ?1 AND idempotency_key = ?2 AND answered_at >= ?3";
-const FORGET: &str = "DELETE FROM task_answer WHERE tenant = ?1 AND idempotency_key = ?2 AND answered_at < ?3";
-const REMEMBER: &str =
-    "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at) VALUES (?1, ?2, ?3, ?4, ?5)";
-const FORGET_ANSWERS: &str = "
-DELETE FROM task_answer WHERE (tenant, idempotency_key) IN (
-  SELECT tenant, idempotency_key FROM task_answer WHERE answered_at < ?1 ORDER BY answered_at LIMIT ?2)";
-
-pub(super) fn answered(connection: &Connection, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
-    let mut statement = connection.prepare_cached(ANSWERED)?;
-    let answer = |row: &Row<'_>| Ok(Submitted { id: TaskId(row.get(0)?), created: row.get(1)? });
-    Ok(statement.query_row(params![tenant, key, since.0], answer).optional()?)
-}
-
-pub(super) fn remember(
-    connection: &Connection,
-    tenant: &str,
-    key: &str,
-    answer: Submitted,
-    (since, now): (Time, Time),
-) -> Attempted<()> {
-    connection.prepare_cached(FORGET)?.execute(params![tenant, key, since.0])?;
-    connection.prepare_cached(REMEMBER)?.execute(params![tenant, key, answer.id.0, answer.created, now.0])?;
-    Ok(())
-}
-
-pub(super) fn forget_answers(connection: &Connection, before: Time, max: usize) -> Attempted<u64> {
-    Ok(connection.prepare_cached(FORGET_ANSWERS)?.execute(params![before.0, max as i64])? as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sqlite::{connect_all, submit_on};
+    use rusqlite::Row;
     use rusqlite::types::Value;
+    use taskwheel_model::Time;
     use taskwheel_model::{DatabaseNumber, NewTask};
 
     const EMPTY: &str = "DELETE FROM task; DELETE FROM task_waiting; DELETE FROM task_unique";

@@ -1,6 +1,6 @@
 //! Access: tokens, quotas, and the log of who changed what. A change and its line in the log are one transaction.
 
-use super::Memory;
+use super::{Memory, types};
 use crate::access::{
     Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, audit_id, target,
 };
@@ -243,9 +243,9 @@ pub(super) async fn change_type(
     change: &TypeChange,
 ) -> Attempted<TaskType> {
     let find = |types: Vec<TaskType>| types.into_iter().find(|one| one.task_type == change.task_type);
-    let before = find(session.types().await?);
-    session.put_type(&change.task_type, change.settings.as_ref(), change.paused).await?;
-    let Some(after) = find(session.types().await?) else {
+    let before = find(types::all(session).await?);
+    types::put(session, change).await?;
+    let Some(after) = find(types::all(session).await?) else {
         return Err(StoreError::Database("a type was not stored".into()).into());
     };
     if let Some(by) = by {

@@ -16,7 +16,7 @@ mod rescue;
 mod statistics;
 mod step;
 mod submit;
-mod types;
+pub(crate) mod types;
 mod watch;
 mod watermark;
 mod workers;
@@ -266,7 +266,7 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn types(&self) -> Result<Vec<TaskType>> {
-        self.core.look("types", (), |session, _| Box::pin(async move { session.types().await })).await
+        self.core.look("types", (), |session, _| Box::pin(types::all(session))).await
     }
 
     async fn workers(&self) -> Result<Vec<Worker>> {

@@ -2,6 +2,7 @@
 
 use super::Types;
 use crate::StoreError;
+use crate::plain::{Kind, plain};
 use crate::session::{Attempted, Insert, Session};
 use crate::task::{Submitted, Task};
 use std::collections::HashMap;
@@ -31,19 +32,48 @@ pub(super) async fn submit_once(
 ) -> Attempted<Submitted> {
     let since = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
     let tenant = task.first().map_or(NewTask::TENANT_DEFAULT, |task| task.tenant.as_str());
-    if let Some(answer) = session.answered(tenant, key, since).await? {
+    if let Some(answer) = answered(session, tenant, key, since).await? {
         return Ok(answer);
     }
     let submitted = submit_on(session, task, types).await?;
     let answer = submitted.first().copied().ok_or_else(|| StoreError::Database("a task was not stored".into()))?;
-    session.remember(tenant, key, answer, since).await?;
+    remember(session, tenant, key, answer, since).await?;
     Ok(answer)
 }
 
 /// Forgets answers that nobody may ask for any more.
 pub(super) async fn forget_answers(session: &mut dyn Session) -> Attempted<u64> {
     let before = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
-    session.forget_answers(before, limits::CHUNK_ROWS_MAX).await
+    let oldest = session.rows(&plain(OLDEST_ANSWER), &[Kind::Number]).await?.into_iter().next();
+    match oldest.map(|mut row| row.maybe_number()).transpose()?.flatten() {
+        Some(oldest) => session.execute(&plain(FORGET_ANSWERS).bind(before.0).bind(oldest + FORGOTTEN_MS)).await,
+        None => Ok(0),
+    }
+}
+
+const ANSWERED: &str =
+    "SELECT id, created FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at >= ?";
+const FORGET: &str = "DELETE FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at < ?";
+const REMEMBER: &str =
+    "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at) VALUES (?, ?, ?, ?, ?)";
+const OLDEST_ANSWER: &str = "SELECT MIN(answered_at) FROM task_answer";
+const FORGET_ANSWERS: &str = "DELETE FROM task_answer WHERE answered_at < ? AND answered_at <= ?";
+/// So much time's answers are forgotten at once.
+const FORGOTTEN_MS: i64 = 1_000;
+
+/// What a call with an idempotency key was answered, if that was not before a time.
+async fn answered(session: &mut dyn Session, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
+    let query = plain(ANSWERED).bind(tenant).bind(key).bind(since.0);
+    let found = session.rows(&query, &[Kind::Number, Kind::Flag]).await?.into_iter().next();
+    found.map(|mut row| Ok(Submitted { id: TaskId(row.number()?), created: row.flag()? })).transpose()
+}
+
+/// Remembers what a call with an idempotency key is answered, in the place of an answer from before a time. Where another call
+/// with the key was faster, the next try finds its answer.
+async fn remember(session: &mut dyn Session, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
+    session.execute(&plain(FORGET).bind(tenant).bind(key).bind(since.0)).await?;
+    let remember = plain(REMEMBER).bind(tenant).bind(key).bind(answer.id.0).bind(answer.created);
+    session.execute(&remember.bind(session.now().0)).await.map(drop)
 }
 
 /// The unique keys of tasks that have one, as (tenant, type, key).

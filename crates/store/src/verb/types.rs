@@ -2,6 +2,9 @@
 //!
 //! The database is the authority. A change made through this store is seen at once, one made elsewhere within a second.
 
+use crate::access::TypeChange;
+use crate::plain::{Kind, Plain, PlainRow, plain};
+use crate::rows::read_policy;
 use crate::session::{Attempted, Session};
 use crate::verbs::TaskType;
 use std::collections::HashMap;
@@ -38,6 +41,68 @@ impl Types {
     }
 }
 
+const ALL: &str = "
+SELECT type, name, category, retry, max_attempts, timeout_ms, need_manual, priority, paused FROM task_type ORDER BY type";
+
+/// The query of all configured types, and the kinds of its columns.
+pub(crate) fn query() -> (Plain, [Kind; 9]) {
+    use Kind::{Flag, Number, Text};
+    (plain(ALL), [Text, Text, Text, Text, Number, Number, Flag, Number, Flag])
+}
+
+/// All configured types.
+pub(crate) async fn all(session: &mut dyn Session) -> Attempted<Vec<TaskType>> {
+    let (query, kinds) = query();
+    session.rows(&query, &kinds).await?.into_iter().map(read).collect()
+}
+
+/// A row of the query.
+pub(crate) fn read(mut row: PlainRow) -> Attempted<TaskType> {
+    Ok(TaskType {
+        task_type: row.text()?,
+        settings: TypeSettings {
+            name: row.maybe_text()?,
+            category: row.maybe_text()?,
+            retry: read_policy(row.maybe_text()?.as_deref()),
+            max_attempts: row.maybe_number()?.and_then(|attempts| i32::try_from(attempts).ok()),
+            timeout_ms: row.maybe_number()?,
+            need_manual: row.flag()?,
+            priority: row.maybe_number()?.and_then(|priority| u8::try_from(priority).ok()),
+        },
+        paused: row.flag()?,
+    })
+}
+
+const SET: &str = "
+UPDATE task_type SET name = ?, category = ?, retry = ?, max_attempts = ?, timeout_ms = ?, need_manual = ?, priority = ?,
+  updated_at = ? WHERE type = ?";
+const PAUSE: &str = "UPDATE task_type SET paused = ?, updated_at = ? WHERE type = ?";
+const ADD: &str = "INSERT INTO task_type (type, updated_at) VALUES (?, ?)";
+
+/// Writes what changes of a type, and leaves the rest as it is. Where another transaction adds the type at the same time, the next
+/// try finds it there.
+pub(super) async fn put(session: &mut dyn Session, change: &TypeChange) -> Attempted<()> {
+    let now = session.now().0;
+    let mut changes = Vec::new();
+    if let Some(settings) = &change.settings {
+        let retry =
+            settings.retry.as_ref().map(|policy| serde_json::to_string(policy).expect("a policy is plain JSON"));
+        let set = plain(SET).bind(settings.name.clone()).bind(settings.category.clone()).bind(retry);
+        let set = set.bind(settings.max_attempts.map(i64::from)).bind(settings.timeout_ms).bind(settings.need_manual);
+        changes.push(set.bind(settings.priority.map(i64::from)).bind(now).bind(&*change.task_type));
+    }
+    if let Some(paused) = change.paused {
+        changes.push(plain(PAUSE).bind(paused).bind(now).bind(&*change.task_type));
+    }
+    for change_it in changes {
+        if session.execute(&change_it).await? == 0 {
+            session.execute(&plain(ADD).bind(&*change.task_type).bind(now)).await?;
+            session.execute(&change_it).await?;
+        }
+    }
+    Ok(())
+}
+
 #[derive(Default)]
 pub(super) struct TypeCache(Mutex<Cached>);
 
@@ -59,7 +124,7 @@ impl TypeCache {
             }
             (Instant::now(), cached.changes)
         };
-        let types = Arc::new(Types::new(session.types().await?));
+        let types = Arc::new(Types::new(all(session).await?));
         let mut cached = self.lock();
         if cached.changes == changes {
             cached.known = Some((read_at, types.clone()));

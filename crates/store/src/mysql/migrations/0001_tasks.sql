@@ -180,10 +180,10 @@ CREATE TABLE IF NOT EXISTS task_type (
     name         TEXT,
     category     VARCHAR(200),
     retry        TEXT,
-    max_attempts INT,
+    max_attempts BIGINT,
     timeout_ms   BIGINT,
     need_manual  BOOLEAN NOT NULL DEFAULT FALSE,
-    priority     SMALLINT,
+    priority     BIGINT,
     paused       BOOLEAN NOT NULL DEFAULT FALSE,
     updated_at   BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};

@@ -172,10 +172,10 @@ CREATE TABLE task_type (
     name         text,
     category     text COLLATE "C",
     retry        text,
-    max_attempts integer,
+    max_attempts bigint,
     timeout_ms   bigint,
     need_manual  boolean NOT NULL DEFAULT false,
-    priority     smallint,
+    priority     bigint,
     paused       boolean NOT NULL DEFAULT false,
     updated_at   bigint NOT NULL
 );
