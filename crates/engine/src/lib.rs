@@ -33,7 +33,7 @@ use taskwheel_store::access::{Actor, BulkAudit, TypeChange};
 use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
 use taskwheel_store::search::Filter;
 use taskwheel_store::task::{Submitted, Task};
-use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported};
+use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use taskwheel_store::{Result, Retention, Store, TaskType};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// Keeps executions alive, with their checkpoints and progress.
-    pub async fn renew(&self, worker: String, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
+    pub async fn renew(&self, worker: Heartbeat, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
         self.inner.store.renew(vec![worker], items).await
     }
 

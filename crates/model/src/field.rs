@@ -54,10 +54,32 @@ pub fn task_type(field: &str, value: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// How deep the brackets of a JSON text are nested.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// A JSON text of at most so many bytes.
 pub fn json(field: &str, value: &str, bytes_max: usize) -> Result<(), FieldError> {
     if value.len() > bytes_max {
         return Err(FieldError::new(field, format!("must have at most {bytes_max} bytes, has {}", value.len())));
+    }
+    if depth(value) > limits::JSON_DEPTH_MAX {
+        return Err(FieldError::new(field, format!("must not be nested deeper than {}", limits::JSON_DEPTH_MAX)));
     }
     // Escapes need the full parse: a lone surrogate is valid by syntax alone, and some databases refuse it.
     let parsed = if value.contains("\\u") {

@@ -56,6 +56,10 @@ pub const IDEMPOTENCY_MS: i64 = DAY_MS;
 pub const CLAIM_BATCH_MAX: usize = 1_000;
 /// Most task types, and most categories, in one claim.
 pub const CLAIM_LANES_MAX: usize = 1_000;
+/// Most bytes in the names of the types and categories of a claim.
+pub const CLAIM_NAMES_BYTES_MAX: usize = 64 * 1024;
+/// Deepest nesting of JSON.
+pub const JSON_DEPTH_MAX: usize = 128;
 /// Most items in one renew or finish.
 pub const REPORT_BATCH_MAX: usize = 10_000;
 /// Most tasks on one page of a list.

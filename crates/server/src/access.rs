@@ -11,24 +11,28 @@
 use crate::problem::{Answer, Problem};
 use crate::{App, Shared};
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::HeaderName;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::{NewTask, Role, Scope, field, limits};
 use taskwheel_store::Store;
 use taskwheel_store::access::{Actor, Credential, Secret, Token};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::path::ParameterIn;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 /// How long an answer of the database about a token is believed.
 const FRESH: Duration = Duration::from_secs(1);
 /// How often the last use of a token is written down.
 const USED_EVERY: Duration = Duration::from_secs(60);
-/// Tokens that are remembered, those that do not exist among them; when there are more, all are forgotten.
+/// Tokens that are remembered; when there are more, all are forgotten.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// Whoever makes a call.
@@ -52,6 +56,11 @@ impl Caller {
             Some(token) => token.tenant.clone(),
         };
         self.asked.clone().or(own)
+    }
+
+    /// Whose workers it speaks for; `None` is those that are nobody's in particular.
+    pub(crate) fn owner(&self) -> Option<String> {
+        self.token.as_ref().and_then(|token| token.tenant.clone())
     }
 
     /// Whose tasks it submits.
@@ -135,8 +144,8 @@ pub(crate) struct Gate {
 }
 
 struct Known {
-    credential: Option<Arc<Credential>>,
-    token: Option<Arc<Token>>,
+    credential: Arc<Credential>,
+    token: Arc<Token>,
     read_at: Instant,
     used_at: Option<Instant>,
     allowance: Allowance,
@@ -190,35 +199,48 @@ impl Gate {
         Ok(true)
     }
 
+    /// Waits until a caller's token is worth nothing any more. While the database does not answer nobody knows.
+    pub(crate) async fn ends(&self, app: &App, caller: &Caller) {
+        let Some(id) = caller.token_id() else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(FRESH).await;
+            if let Ok(credential) = self.credential(app.engine.store(), id).await
+                && credential.is_none_or(|one| !one.is_valid)
+            {
+                return;
+            }
+        }
+    }
+
     async fn credential(&self, store: &dyn Store, id: i64) -> Answer<Option<Arc<Credential>>> {
         if let Some(known) = self.known().get(&id)
             && known.read_at.elapsed() < FRESH
         {
-            return Ok(known.credential.clone());
+            return Ok(Some(known.credential.clone()));
         }
         let read_at = Instant::now();
-        let credential = store.credential(id).await?.map(Arc::new);
+        let Some(credential) = store.credential(id).await?.map(Arc::new) else { return Ok(None) };
         let mut known = self.known();
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }
-        let token = credential.as_ref().map(|one| Arc::new(one.token.clone()));
+        let token = Arc::new(credential.token.clone());
         let one = known.entry(id).or_insert_with(|| Known {
-            credential: None,
-            token: None,
+            credential: credential.clone(),
+            token: token.clone(),
             read_at,
             used_at: None,
             allowance: Allowance::default(),
         });
         (one.credential, one.token, one.read_at) = (credential.clone(), token, read_at);
-        Ok(credential)
+        Ok(Some(credential))
     }
 
     /// Counts a call of a token against its rate, and says whether its use is to be written down.
     fn let_in(&self, id: i64) -> Answer<(Arc<Token>, bool)> {
         let mut known = self.known();
         let Some(one) = known.get_mut(&id) else { return Err(Problem::unauthorized()) };
-        let token = one.token.clone().ok_or_else(Problem::unauthorized)?;
+        let token = one.token.clone();
         if let Some(rate) = token.rate_per_s
             && !one.allowance.take(rate, 1)
         {
@@ -272,7 +294,8 @@ impl Routes {
         if scope != Scope::Open {
             paths.paths.values_mut().for_each(document_refusals);
         }
-        let allow = middleware::from_fn(move |request, next| allow(scope, request, next));
+        let names = Arc::new(query_names(&paths));
+        let allow = middleware::from_fn(move |request, next| allow(scope, names.clone(), request, next));
         Routes(self.0.routes((schemas, paths, router).layer(allow)))
     }
 
@@ -299,9 +322,25 @@ fn document_refusals(path: &mut utoipa::openapi::PathItem) {
     }
 }
 
-async fn allow(scope: Scope, request: Request, next: Next) -> Response {
+/// What the queries of some routes may name: what the document says, and the tenant.
+fn query_names(paths: &utoipa::openapi::Paths) -> BTreeSet<String> {
+    let operations =
+        paths.paths.values().flat_map(|path| [&path.get, &path.put, &path.post, &path.delete, &path.patch]);
+    let parameters = operations.flatten().flat_map(|operation| operation.parameters.iter().flatten());
+    let queries = parameters.filter_map(|parameter| match parameter {
+        RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => Some(parameter.name.clone()),
+        _ => None,
+    });
+    queries.chain(["tenant".to_owned()]).collect()
+}
+
+async fn allow(scope: Scope, names: Arc<BTreeSet<String>>, request: Request, next: Next) -> Response {
     if scope == Scope::Open {
         return next.run(request).await;
+    }
+    let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    if let Some((name, _)) = query.into_iter().find(|(name, _)| !names.contains(&**name)) {
+        return Problem::field(&name, "is not known to this call").into_response();
     }
     match request.extensions().get::<Caller>() {
         None => Problem::unauthorized().into_response(),
@@ -317,17 +356,59 @@ pub(crate) async fn authenticate(State(app): Shared, mut request: Request, next:
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
         return next.run(request).await;
     }
-    let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    // A header that is no text is no token, and not nobody either.
-    let header = header.or_else(|| request.headers().contains_key(AUTHORIZATION).then(String::new));
-    let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-    let asked = query.into_iter().find(|(name, _)| name == "tenant").map(|(_, value)| value.into_owned());
-    match app.gate.caller(&app, header.as_deref()).await.and_then(|caller| caller.asking_for(asked)) {
+    let (header, from_here, asked) = (authorization(&request), comes_from_here(&request), tenant(&request));
+    let caller = async {
+        let caller = app.gate.caller(&app, header.as_deref()).await?;
+        if caller.token.is_none() {
+            from_here?;
+        }
+        caller.asking_for(asked?)
+    };
+    match caller.await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+/// What is shown as a token: none is nobody; what is no text, or comes twice, is no token.
+fn authorization(request: &Request) -> Option<String> {
+    let mut shown = request.headers().get_all(AUTHORIZATION).iter();
+    let first = shown.next()?;
+    Some(first.to_str().ok().filter(|_| shown.next().is_none()).unwrap_or_default().to_owned())
+}
+
+/// The tenant that a call names.
+fn tenant(request: &Request) -> Answer<Option<String>> {
+    let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let mut named = query.into_iter().filter(|(name, _)| name == "tenant").map(|(_, value)| value.into_owned());
+    let first = named.next();
+    if named.next().is_some() {
+        return Err(Problem::field("tenant", "must be given once"));
+    }
+    Ok(first)
+}
+
+/// While nobody is asked who they are, a page of some web site must not reach the server through the browser of somebody on this
+/// machine: neither by calling it from elsewhere nor by a name of its own for this machine.
+fn comes_from_here(request: &Request) -> Answer<()> {
+    let is_here = |host: &str| {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let header = |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+    let origin = header(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    match [header(HOST), origin].into_iter().flatten().find(|host| !is_here(host)) {
+        Some(_) => Err(Problem::forbidden(
+            "while there are no tokens the server answers calls from this machine to this machine alone: make a token with \
+             `taskwheel tokens create --role admin`",
+        )),
+        None => Ok(()),
     }
 }
 

@@ -50,6 +50,10 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
 
 /// Text that is no JSON is malformed; JSON of another shape has a bad field.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list would be read as the fields in their order.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::field("body", "must be an object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         if error.inner().is_data() {

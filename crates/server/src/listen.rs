@@ -58,13 +58,16 @@ impl Listener {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let connections = GracefulShutdown::new();
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { break };
+            let accept = async {
+                let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+                Ok::<_, io::Error>((self.socket.accept().await?, place))
+            };
             let accepted = tokio::select! {
-                accepted = self.socket.accept() => accepted,
+                accepted = accept => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, place) = match accepted {
+                Ok(((stream, _), place)) => (stream, place),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;

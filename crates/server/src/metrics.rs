@@ -52,12 +52,14 @@ impl Metrics {
 
 /// Counts a call by the route that it took.
 pub(crate) async fn count(State(app): Shared, request: Request, next: Next) -> Response {
-    let method = request.method().to_string();
+    // Methods can be made up.
+    let method = match request.method().as_str() {
+        known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known.to_owned(),
+        _ => "other".to_owned(),
+    };
     let route = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
     let mut calls = app.metrics.calls.lock().unwrap_or_else(PoisonError::into_inner);
-    // Methods can be made up as well.
-    let method = if route == "(none)" { String::new() } else { method };
     *calls.entry((method, route, response.status().as_u16())).or_default() += 1;
     response
 }

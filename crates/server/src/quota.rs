@@ -45,19 +45,25 @@ impl Quotas {
         if let Some(live) = counted {
             one.live = Some((Instant::now(), live));
         }
-        if let (Some(most), Some((_, live))) = (one.quota.live_max, &mut one.live) {
-            if *live + tasks as u64 > most.unsigned_abs() {
-                let detail = format!("the tenant {tenant} may have {most} live tasks, and has {live}");
+        if let (Some(most), Some((_, live))) = (one.quota.live_max, &one.live)
+            && *live + tasks as u64 > most.unsigned_abs()
+        {
+            let detail = format!("the tenant {tenant} may have {most} live tasks, and has {live}");
+            return Err(Problem::too_often(detail));
+        }
+        if let Some(per_s) = one.quota.submits_per_s {
+            let detail = format!("the tenant {tenant} may submit {per_s} tasks a second");
+            if tasks as u64 > per_s.unsigned_abs() {
+                return Err(Problem::field("tasks", detail));
+            }
+            if !one.submits.take(per_s, tasks) {
                 return Err(Problem::too_often(detail));
             }
+        }
+        if let Some((_, live)) = &mut one.live {
             *live += tasks as u64;
         }
-        match one.quota.submits_per_s {
-            Some(per_s) if !one.submits.take(per_s, tasks) => {
-                Err(Problem::too_often(format!("the tenant {tenant} may submit {per_s} tasks a second")))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     async fn read(&self, store: &dyn Store) -> Answer<()> {

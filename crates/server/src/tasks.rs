@@ -36,16 +36,28 @@ pub(crate) async fn submit(
     let bad = |errors: Vec<_>| Problem::fields(errors.into_iter().map(|error| BadField::of(None, error)).collect());
     let (origin, submitting) = origin(&app, &caller, &headers);
     let task = input.into_task(&origin).map_err(bad)?;
-    app.quotas.admit(app.engine.store(), &task.tenant, 1).await?;
-    let (submitted, shown) = match headers.get("idempotency-key") {
-        Some(key) => (app.engine.submit_once(idempotency_key(key)?, task).await?, None),
-        None => app.engine.submit_and_show(task).await?,
+    let key = headers.get("idempotency-key").map(idempotency_key).transpose()?;
+    let store = app.engine.store();
+    let answered = match &key {
+        Some(key) => store.answer(task.tenant.clone(), key.clone()).await?,
+        None => None,
+    };
+    let (submitted, shown) = match (answered, key) {
+        // A repeated call is no new submit, and none of the tenant's quota.
+        (Some(answer), _) => (answer, None),
+        (None, key) => {
+            app.quotas.admit(store, &task.tenant, 1).await?;
+            match key {
+                Some(key) => (app.engine.submit_once(key, task).await?, None),
+                None => app.engine.submit_and_show(task).await?,
+            }
+        }
     };
     app.spans.submitted(submitting, 1);
     let status = if submitted.created { StatusCode::CREATED } else { StatusCode::OK };
     let view = match shown {
         Some(task) => TaskView::from(TaskDetail { task, attempts_log: Vec::new() }),
-        None => find(&app, &caller, submitted.id).await?.ok_or_else(taken)?,
+        None => answered_task(&app, &caller, submitted.id).await?,
     };
     Ok((status, Json(view)))
 }
@@ -57,9 +69,15 @@ fn origin(app: &App, caller: &Caller, headers: &HeaderMap) -> (Origin, Option<Su
     (Origin { tenant: caller.submits_for(), token_id: caller.token_id(), trace_parent }, submitting)
 }
 
-/// The task that a key answers was submitted with another token, and is not for this one to see.
-fn taken() -> Problem {
-    Problem::conflict("the key was used by another token, whose task this one may not see")
+/// The task that a key answers: it may be gone by now, or be another token's and not for this one to see.
+async fn answered_task(app: &App, caller: &Caller, id: TaskId) -> Answer<TaskView> {
+    if let Some(found) = find(app, caller, id).await? {
+        return Ok(found);
+    }
+    match app.engine.store().get(caller.tenant(), id).await? {
+        Some(_) => Err(Problem::conflict("the key was used by another token, whose task this one may not see")),
+        None => Err(Problem::not_found(format!("the key was answered with task {id}, which is gone"))),
+    }
 }
 
 fn idempotency_key(value: &HeaderValue) -> Answer<String> {

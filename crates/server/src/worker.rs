@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, field, limits};
-use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use utoipa::ToSchema;
 
 /// Longest wait of a claim, in milliseconds.
@@ -130,12 +130,17 @@ pub(crate) async fn claim(
         categories: input.categories,
         creator: input.creator,
         tenant: caller.tenant(),
+        owner: caller.owner(),
         heartbeat_ms: input.heartbeat_ms,
         max: usize::try_from(input.max).unwrap_or(1),
     };
     request.validate()?;
     let wait = Duration::from_millis(input.wait_ms.unsigned_abs());
-    let mut tasks = app.engine.claim(request, wait).await?;
+    let mut tasks = tokio::select! {
+        tasks = app.engine.claim(request, wait) => tasks?,
+        // A token that is revoked while its claim waits gets nothing any more.
+        () = app.gate.ends(&app, &caller) => return Err(Problem::unauthorized()),
+    };
     tasks.iter_mut().for_each(|task| app.spans.claimed(task));
     Ok(Json(ClaimView { tasks: tasks.into_iter().map(ClaimedView::from).collect() }))
 }
@@ -210,7 +215,7 @@ pub(crate) async fn renew(
     };
     let items: Vec<_> = input.items.into_iter().map(renewal).collect();
     check(&items, Renewal::validate)?;
-    let renewed = app.engine.renew(input.worker_id, items).await?;
+    let renewed = app.engine.renew(Heartbeat { worker_id: input.worker_id, owner: caller.owner() }, items).await?;
     let view = |(id, renewed)| match renewed {
         Renewed::Ok(until) => RenewedView { id, state: "ok", lease_until: Some(At(until)) },
         Renewed::Cancelled => RenewedView { id, state: "cancelled", lease_until: None },
@@ -370,7 +375,7 @@ pub(crate) struct WorkerView {
     types: Vec<String>,
     categories: Vec<String>,
     heartbeat_ms: Option<i64>,
-    /// Whose tasks it takes; null is of all tenants.
+    /// Whose worker it is; null is one for all tenants.
     tenant: Option<String>,
     started_at: At,
     seen_at: At,
@@ -395,9 +400,8 @@ impl From<Worker> for WorkerView {
 /// Lists the workers that have called lately.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
 pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<WorkerList>> {
-    let wanted = caller.tenant();
-    // A worker for all tenants is everybody's.
-    let is_own = |worker: &Worker| wanted.is_none() || worker.tenant.is_none() || worker.tenant == wanted;
+    let owner = caller.owner();
+    let is_own = |worker: &Worker| owner.is_none() || worker.tenant == owner;
     let workers = app.engine.store().workers().await?;
     let items = workers.into_iter().filter(is_own).map(WorkerView::from).collect();
     Ok(Json(WorkerList { items }))

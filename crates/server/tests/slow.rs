@@ -46,7 +46,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 async fn a_body_that_does_not_come_is_answered_and_no_longer_waited_for() {
     let mut called = called().await;
     let stream = &mut called.stream;
-    let head = b"POST /v1/tasks HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
+    let head = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
     stream.write_all(head).await.unwrap();
     read_until(stream, "100 Continue").await;
     stream.write_all(b"{\"type\":").await.unwrap();

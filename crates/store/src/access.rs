@@ -111,7 +111,8 @@ impl Secret {
     #[must_use]
     pub fn of_token(text: &str) -> Option<(i64, Secret)> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-        Some((id.parse().ok().filter(|id| *id > 0)?, Secret(secret.to_owned())))
+        let number: i64 = id.parse().ok().filter(|number| *number > 0)?;
+        (number.to_string() == id).then(|| (number, Secret(secret.to_owned())))
     }
 
     /// What is kept of it.
@@ -262,7 +263,16 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_none() {
-        for text in ["", "taskwheel_", "taskwheel_x_y", "taskwheel_-1_y", "taskwheel_1", "other_1_y"] {
+        for text in [
+            "",
+            "taskwheel_",
+            "taskwheel_x_y",
+            "taskwheel_-1_y",
+            "taskwheel_+1_y",
+            "taskwheel_01_y",
+            "taskwheel_1",
+            "other_1_y",
+        ] {
             assert!(Secret::of_token(text).is_none(), "{text}");
         }
     }

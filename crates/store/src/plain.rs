@@ -5,11 +5,12 @@
 
 use crate::StoreError;
 use crate::session::Attempted;
+use std::borrow::Cow;
 
 /// A statement with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
-    pub(crate) text: &'static str,
+    pub(crate) text: Cow<'static, str>,
     pub(crate) values: Vec<Cell>,
 }
 
@@ -31,10 +32,16 @@ pub(crate) enum Kind {
 
 /// Starts a statement.
 pub(crate) fn plain(text: &'static str) -> Plain {
-    Plain { text, values: Vec::new() }
+    Plain { text: Cow::Borrowed(text), values: Vec::new() }
 }
 
 impl Plain {
+    /// Goes on with more of the statement.
+    pub(crate) fn and(mut self, text: &'static str) -> Plain {
+        self.text.to_mut().push_str(text);
+        self
+    }
+
     /// Gives the next value.
     pub(crate) fn bind(mut self, value: impl Into<Cell>) -> Plain {
         self.values.push(value.into());

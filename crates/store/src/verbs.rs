@@ -9,7 +9,7 @@ use crate::meter::Readings;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
 use crate::search::{Listing, Page};
 use crate::task::{Submitted, Task, TaskDetail};
-use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use async_trait::async_trait;
 use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
@@ -29,12 +29,15 @@ pub trait Store: Access + 'static {
     /// Forgets some answers to calls with an idempotency key that are older than that, and says how many.
     async fn forget_answers(&self) -> Result<u64>;
 
+    /// What a call with an idempotency key was answered, if it was.
+    async fn answer(&self, tenant: String, key: String) -> Result<Option<Submitted>>;
+
     /// Hands due tasks to workers: highest priority first, then the earliest due, then the lowest id. One answer for each
     /// request, in their order.
     async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>>;
 
     /// Keeps executions alive, with their checkpoints and progress. `workers` are those that called: any call counts.
-    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>>;
+    async fn renew(&self, workers: Vec<Heartbeat>, items: Vec<Renewal>) -> Result<Vec<Renewed>>;
 
     /// Takes the reports of workers on how executions ended.
     async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>>;

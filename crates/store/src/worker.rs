@@ -20,6 +20,8 @@ pub struct ClaimRequest {
     pub creator: Option<String>,
     /// Only tasks of this tenant; `None` is all tenants.
     pub tenant: Option<String>,
+    /// Whose worker it is; `None` is nobody's in particular. A worker's id belongs to who took it first.
+    pub owner: Option<String>,
     /// How often the worker will call at least.
     pub heartbeat_ms: Option<i64>,
     /// Most tasks to hand out.
@@ -44,10 +46,39 @@ impl ClaimRequest {
         }
         self.types.iter().try_for_each(|name| field::task_type("types", name))?;
         self.categories.iter().try_for_each(|name| field::name("categories", name, limits::KEY_CHARS_MAX))?;
+        let chars: usize = self.types.iter().chain(&self.categories).map(String::len).sum();
+        if chars > limits::CLAIM_NAMES_BYTES_MAX {
+            let message = format!("must have at most {} bytes with the categories", limits::CLAIM_NAMES_BYTES_MAX);
+            return Err(FieldError::new("types", message));
+        }
+        if let Some(creator) = &self.creator {
+            field::name("creator", creator, limits::NAME_CHARS_MAX)?;
+        }
         if let Some(ms) = self.heartbeat_ms {
             field::range("heartbeat_ms", ms, limits::HEARTBEAT_MS_MIN, limits::HEARTBEAT_MS_MAX)?;
         }
         field::range("max", i64::try_from(self.max).unwrap_or(i64::MAX), 1, limits::CLAIM_BATCH_MAX as i64)
+    }
+}
+
+/// A worker says that it lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The worker.
+    pub worker_id: String,
+    /// Whose worker it is.
+    pub owner: Option<String>,
+}
+
+impl From<&str> for Heartbeat {
+    fn from(worker_id: &str) -> Heartbeat {
+        Heartbeat { worker_id: worker_id.to_owned(), owner: None }
+    }
+}
+
+impl From<String> for Heartbeat {
+    fn from(worker_id: String) -> Heartbeat {
+        Heartbeat { worker_id, owner: None }
     }
 }
 
@@ -182,6 +213,6 @@ pub struct Worker {
     pub heartbeat_ms: Option<i64>,
     pub started_at: Time,
     pub seen_at: Time,
-    /// Whose tasks it takes; `None` is of all tenants.
+    /// Whose worker it is; `None` is nobody's in particular.
     pub tenant: Option<String>,
 }

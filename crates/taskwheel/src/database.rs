@@ -28,7 +28,10 @@ pub(crate) async fn open(args: &DatabaseArgs, keep_success: bool) -> Result<Arc<
 
 /// A database's URL without user and password.
 pub(crate) fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Whatever it is, a password may be in it.
+        return url.rsplit_once('@').map_or(url, |(_, address)| address).to_owned();
+    };
     let rest = rest.split('?').next().unwrap_or(rest);
     let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
     format!("{scheme}://{address}")
@@ -117,5 +120,6 @@ mod tests {
         assert_eq!(shown("postgres://me:p%40ss@host:5432/tasks?sslmode=require"), "postgres://host:5432/tasks");
         assert_eq!(shown("mysql://me:a@b@host/tasks"), "mysql://host/tasks");
         assert_eq!(shown("sqlite://taskwheel.db"), "sqlite://taskwheel.db");
+        assert_eq!(shown("me:secret@host/tasks"), "host/tasks");
     }
 }

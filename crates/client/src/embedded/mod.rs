@@ -139,7 +139,7 @@ impl Backend for Embedded {
 
     async fn renew(&self, worker_id: &str, items: &[Renewal], _time_max: Duration) -> Result<Vec<Renewed>> {
         let items = items.iter().map(shapes::renewal).collect();
-        Ok(self.0.renew(worker_id.to_owned(), items).await?.into_iter().map(Renewed::from).collect())
+        Ok(self.0.renew(worker_id.into(), items).await?.into_iter().map(Renewed::from).collect())
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {

@@ -8,7 +8,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, MySql, Row};
 
 fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(statement.text.to_owned()));
+    let query = sqlx::query(AssertSqlSafe(statement.text.to_string()));
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),

@@ -117,7 +117,7 @@ impl FromStr for Cursor {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Cursor, FieldError> {
-        let number = |text: &str| i64::from_str_radix(text, 16).ok().filter(|number| *number >= 0);
+        let number = |text: &str| i64::from_str_radix(text, 16).ok().filter(|number| (0..1 << 53).contains(number));
         text.split_once('-')
             .and_then(|(id, run_at)| Some(Cursor { id: TaskId(number(id)?), run_at: Time(number(run_at)?) }))
             .ok_or_else(|| FieldError::new("cursor", "must be a next_cursor of an earlier answer"))

@@ -143,12 +143,23 @@ fn connect_all(path: &Path, number: DatabaseNumber) -> Attempted<(Connection, Ve
 
 fn connect(path: &Path, settings: &str) -> Attempted<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    only_ours(path);
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     patiently(|| Ok(connection.execute_batch(SETTINGS)?))?;
     connection.execute_batch(settings)?;
     Ok(connection)
+}
+
+/// Makes a new file readable for its owner alone: payloads are nobody else's business. SQLite gives its other files the same mode.
+/// Where that fails, opening says why.
+fn only_ours(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.open(path);
 }
 
 /// Tries again while others are in the way: SQLite does not wait for them where it changes the mode of a file.

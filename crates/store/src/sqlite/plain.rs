@@ -16,11 +16,11 @@ impl ToSql for Cell {
 }
 
 pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u64> {
-    Ok(connection.prepare_cached(statement.text)?.execute(params_from_iter(&statement.values))? as u64)
+    Ok(connection.prepare_cached(&statement.text)?.execute(params_from_iter(&statement.values))? as u64)
 }
 
 pub(super) fn rows(connection: &Connection, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
-    let mut prepared = connection.prepare_cached(statement.text)?;
+    let mut prepared = connection.prepare_cached(&statement.text)?;
     let rows = prepared.query_map(params_from_iter(&statement.values), |row| cells(row, kinds).map(PlainRow::new))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

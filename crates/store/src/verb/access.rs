@@ -5,13 +5,18 @@ use crate::access::{
     Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, audit_id, target,
 };
 use crate::people::{Acted, Action};
-use crate::plain::{Kind, Plain, PlainRow, plain};
+use crate::plain::{Kind, PlainRow, plain};
 use crate::session::{Attempted, Session};
+use crate::task::TaskDetail;
 use crate::verb::watermark::LaneDue;
 use crate::verbs::TaskType;
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use taskwheel_model::{TaskId, Time};
+
+/// Longer texts are in the log in short.
+const SHOWN_BYTES_MAX: usize = 4_096;
 
 const CREATE: &str = "
 INSERT INTO task_token (id, secret_hash, role, tenant, types, rate_per_s, created_at, expires_at)
@@ -181,7 +186,10 @@ pub(super) async fn act_as(
     if let (Acted::Changed(_), Some(before)) = (acted, before) {
         let after = session.show(id).await?;
         let now = session.now();
-        let (was, became) = difference(export::value(&before), after.as_ref().map(export::value));
+        let (was, became) = difference(shown(&before), after.as_ref().map(shown));
+        if was == became {
+            return Ok((acted, dues));
+        }
         let line = AuditEntry {
             id: audit_id(now),
             at: now,
@@ -196,6 +204,27 @@ pub(super) async fn act_as(
         write_line(session, line).await?;
     }
     Ok((acted, dues))
+}
+
+/// A task as the log compares and shows it: JSON that came from outside as the text it is, so that no difference is lost by
+/// reading it, and what is long in short.
+fn shown(detail: &TaskDetail) -> Value {
+    let mut value = export::value(detail);
+    let task = &detail.task;
+    for (name, text) in [("payload", &task.payload), ("result", &task.result), ("checkpoint", &task.checkpoint)] {
+        value[name] = text.as_deref().map_or(Value::Null, in_short);
+    }
+    value
+}
+
+/// A text, or where it is long, its beginning, its length and its hash.
+fn in_short(text: &str) -> Value {
+    if text.len() <= SHOWN_BYTES_MAX {
+        return text.into();
+    }
+    let begins: String = text.chars().take(200).collect();
+    let sha256: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({"begins": begins, "bytes": text.len(), "sha256": sha256})
 }
 
 /// What differs between two objects, of each; all of the first where there is no second.
@@ -219,9 +248,11 @@ pub(super) async fn bulk_line(
     (matched, changed): (u64, u64),
 ) -> Attempted<()> {
     session.execute(&plain("DELETE FROM task_audit WHERE id = ?").bind(&*audit.id)).await?;
-    let mut detail = audit.call.clone();
-    detail["matched"] = (audit.matched + matched).into();
-    detail["changed"] = (audit.changed + changed).into();
+    let counts = json!({"matched": audit.matched + matched, "changed": audit.changed + changed});
+    let mut detail = Map::new();
+    for part in [&audit.call, &counts] {
+        detail.extend(part.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+    }
     let line = AuditEntry {
         id: audit.id.clone(),
         at: session.now(),
@@ -231,7 +262,7 @@ pub(super) async fn bulk_line(
         target: String::new(),
         before: Value::Null,
         after: Value::Null,
-        detail,
+        detail: Value::Object(detail),
     };
     write_line(session, line).await
 }
@@ -291,18 +322,25 @@ async fn write_line(session: &mut dyn Session, line: AuditEntry) -> Attempted<()
     session.execute(&write).await.map(drop)
 }
 
-const LINES: &str = "
-SELECT id, made_at, token_id, actor, tenant, action, target, was, became, detail FROM task_audit
-WHERE (? IS NULL OR tenant = ?) AND (? IS NULL OR action = ?) AND (? IS NULL OR target = ?) AND (? IS NULL OR id < ?)
-ORDER BY id DESC LIMIT ?";
+const LINES: &str =
+    "SELECT id, made_at, token_id, actor, tenant, action, target, was, became, detail FROM task_audit WHERE id < ?";
 
+/// Each filter has an index of its own, and only what is asked for is in the statement.
 pub(super) async fn audit(session: &mut dyn Session, query: &AuditQuery) -> Attempted<Vec<AuditEntry>> {
     use Kind::{Number, Text};
-    let twice = |query: Plain, value: &Option<String>| query.bind(value.clone()).bind(value.clone());
-    let lines = [&query.tenant, &query.action, &query.target, &query.before].into_iter().fold(plain(LINES), twice);
+    // Behind every id.
+    let before = query.before.clone().unwrap_or_else(|| "~".into());
+    let mut lines = plain(LINES).bind(before);
+    let filters =
+        [(" AND tenant = ?", &query.tenant), (" AND action = ?", &query.action), (" AND target = ?", &query.target)];
+    for (condition, value) in filters {
+        if let Some(value) = value {
+            lines = lines.and(condition).bind(&**value);
+        }
+    }
+    let lines = lines.and(" ORDER BY id DESC LIMIT ?").bind(query.limit as i64);
     let kinds = [Text, Number, Number, Text, Text, Text, Text, Text, Text, Text];
-    let rows = session.rows(&lines.bind(query.limit as i64), &kinds).await?;
-    rows.into_iter().map(read_line).collect()
+    session.rows(&lines, &kinds).await?.into_iter().map(read_line).collect()
 }
 
 fn read_line(mut row: PlainRow) -> Attempted<AuditEntry> {

@@ -117,6 +117,9 @@ impl<D: Database> Access for SqlStore<D> {
             let message = format!("must be 1 to {}", limits::PAGE_ROWS_MAX);
             return Err(StoreError::field(FieldError::new("limit", message)));
         }
+        for (name, value) in [("action", &query.action), ("target", &query.target), ("cursor", &query.before)] {
+            value.as_ref().map_or(Ok(()), |value| field::text(name, value, limits::KEY_CHARS_MAX))?;
+        }
         self.core
             .look("audit", query, |session, query| Box::pin(async move { access::audit(session, &query).await }))
             .await

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::options::Dialect;
 use crate::session::{Database, News, Repeat, Session, Work};
 use crate::task::Submitted;
-use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported};
+use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use std::sync::Arc;
 use std::time::Instant;
 use taskwheel_model::{NewTask, Ran, Time};
@@ -87,7 +87,7 @@ impl<D: Database> Core<D> {
         Ok(claimed)
     }
 
-    pub(super) async fn renew(&self, calls: Vec<(Vec<String>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
+    pub(super) async fn renew(&self, calls: Vec<(Vec<Heartbeat>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
         self.change("renew", Repeat::Harmless, (self.memory.clone(), calls), |session, input| {
             Box::pin(async move {
                 let (memory, calls) = &*input;

@@ -37,7 +37,7 @@ use crate::verbs::{
     Access as _, Ahead, Backlog, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
     Upcoming,
 };
-use crate::worker::{ClaimRequest, ClaimedTask, Renewal, Renewed, Report, Reported, Worker};
+use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use statistics::Ledger;
@@ -55,7 +55,7 @@ pub(crate) struct SqlStore<D> {
     core: Arc<Core<D>>,
     submits: Coalescer<NewTask, (Submitted, Time)>,
     claims: Coalescer<ClaimRequest, Vec<ClaimedTask>>,
-    renews: Coalescer<(Vec<String>, Vec<Renewal>), Vec<Renewed>>,
+    renews: Coalescer<(Vec<Heartbeat>, Vec<Renewal>), Vec<Renewed>>,
     finishes: Coalescer<Report, Reported>,
 }
 
@@ -143,6 +143,14 @@ impl<D: Database> Store for SqlStore<D> {
         self.core.made_due(work).await
     }
 
+    async fn answer(&self, tenant: String, key: String) -> Result<Option<Submitted>> {
+        self.core
+            .look("answer", (tenant, key), |session, input| {
+                Box::pin(async move { submit::answer(session, &input.0, &input.1).await })
+            })
+            .await
+    }
+
     async fn forget_answers(&self) -> Result<u64> {
         self.core
             .change("forget_answers", Repeat::Harmless, (), |session, _| Box::pin(submit::forget_answers(session)))
@@ -158,7 +166,7 @@ impl<D: Database> Store for SqlStore<D> {
         }
     }
 
-    async fn renew(&self, workers: Vec<String>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
+    async fn renew(&self, workers: Vec<Heartbeat>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
         check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
         check_each(&items, Renewal::validate)?;
         let mut answers = self.renews.call(vec![(workers, items)]).await?;

@@ -3,17 +3,17 @@
 use super::Memory;
 use crate::rows::{Change, Changes, Place, Record};
 use crate::session::{Attempted, Session};
-use crate::worker::{Renewal, Renewed};
+use crate::worker::{Heartbeat, Renewal, Renewed};
 use std::collections::HashMap;
 use taskwheel_model::{Event, ExecId, Refusal, State, Status, TaskId, Time, decide};
 
 pub(super) async fn renew(
     session: &mut dyn Session,
     memory: &Memory,
-    workers: &[String],
+    workers: &[Heartbeat],
     items: &[&Renewal],
 ) -> Attempted<Vec<Renewed>> {
-    memory.workers.seen(session, workers).await?;
+    memory.workers.heard(session, workers).await?;
     if items.is_empty() {
         return Ok(Vec::new());
     }

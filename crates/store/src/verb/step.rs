@@ -99,7 +99,7 @@ pub(super) fn place_in_lane(row: &mut LiveRow, hosts: &Hosts<'_>, now: Time) {
         if now < row.due {
             return Some(row.due);
         }
-        let gone_at = hosts.gone_at(host, &row.task_type, row.category.as_deref())?;
+        let gone_at = hosts.gone_at(host, row)?;
         Some(gone_at.min(grace_ends)).filter(|until| now < *until)
     };
     let look_at = row.affinity.as_ref().and_then(kept_until);
@@ -212,9 +212,11 @@ impl<'a> Hosts<'a> {
     }
 
     /// When the last worker of a host that takes such tasks counts as gone, if none of them calls until then.
-    fn gone_at(&self, host: &str, task_type: &str, category: Option<&str>) -> Option<Time> {
-        let of_type = self.types.settings(task_type).and_then(|settings| settings.category.as_deref());
-        let takes = |worker: &&Worker| worker.host == host && worker.takes(task_type, category.or(of_type));
+    fn gone_at(&self, host: &str, row: &LiveRow) -> Option<Time> {
+        let of_type = self.types.settings(&row.task_type).and_then(|settings| settings.category.as_deref());
+        let category = row.category.as_deref().or(of_type);
+        let serves = |worker: &Worker| worker.tenant.as_ref().is_none_or(|tenant| *tenant == row.tenant);
+        let takes = |worker: &&Worker| worker.host == host && serves(worker) && worker.takes(&row.task_type, category);
         self.workers.iter().filter(takes).map(Worker::gone_at).max()
     }
 }

@@ -41,6 +41,12 @@ pub(super) async fn submit_once(
     Ok(answer)
 }
 
+/// What a call with an idempotency key was answered.
+pub(super) async fn answer(session: &mut dyn Session, tenant: &str, key: &str) -> Attempted<Option<Submitted>> {
+    let since = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
+    answered(session, tenant, key, since).await
+}
+
 /// Forgets answers that nobody may ask for any more.
 pub(super) async fn forget_answers(session: &mut dyn Session) -> Attempted<u64> {
     let before = session.now().plus_ms(-limits::IDEMPOTENCY_MS);

@@ -5,11 +5,14 @@
 //! a tenth of a heartbeat after its lease: nobody is given up too early. The rows in the database are the authority; this
 //! memory only says when they need no writing.
 
+use crate::StoreError;
+use crate::plain::{Kind, plain};
 use crate::session::{Attempted, Session};
-use crate::worker::{ClaimRequest, Worker};
+use crate::worker::{ClaimRequest, Heartbeat, Worker};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
-use taskwheel_model::{Time, limits};
+use taskwheel_model::{FieldError, Time, limits};
 
 /// A worker without a heartbeat counts as alive for so long after its last call.
 const ALIVE_MS: i64 = 90_000;
@@ -19,21 +22,31 @@ const SEEN_EVERY_MS: i64 = 1_000;
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
 const REMEMBERED_MAX: usize = 10_000;
 
+const OWNER: &str = "SELECT tenant FROM task_worker WHERE worker_id = ?";
+
 #[derive(Default)]
 pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);
 
 struct Known {
-    request: ClaimRequest,
+    owner: Option<String>,
+    /// A hash of what the worker said about itself.
+    said: u64,
+    heartbeat_ms: Option<i64>,
     written_at: Time,
 }
 
 impl WorkerCache {
-    /// Writes down a worker that claims, where that is due.
+    /// Writes down a worker that claims, where that is due. An id that is another's is refused: a worker is known by it, and who
+    /// could speak for others could take their tasks away, or keep them.
     pub(super) async fn register(&self, session: &mut dyn Session, request: &ClaimRequest) -> Attempted<()> {
         let now = session.now();
-        let request = ClaimRequest { max: 0, ..request.clone() };
-        if self.is_fresh(&request, now) {
+        let said = fingerprint(request);
+        if self.is_fresh(request, said, now) {
             return Ok(());
+        }
+        if self.owner(session, &request.worker_id).await?.is_some_and(|owner| owner != request.owner) {
+            let message = "is that of another's worker: choose one that is new at each start";
+            return Err(StoreError::field(FieldError::new("worker_id", message)).into());
         }
         let worker = Worker {
             worker_id: request.worker_id.clone(),
@@ -44,11 +57,33 @@ impl WorkerCache {
             heartbeat_ms: request.heartbeat_ms,
             started_at: now,
             seen_at: now,
-            tenant: request.tenant.clone(),
+            tenant: request.owner.clone(),
         };
         session.register(&worker).await?;
-        self.remember(request, now);
+        let (owner, heartbeat_ms) = (request.owner.clone(), request.heartbeat_ms);
+        self.remember(&request.worker_id, Known { owner, said, heartbeat_ms, written_at: now });
         Ok(())
+    }
+
+    /// Whose worker an id is; `None` where it is nobody's yet.
+    async fn owner(&self, session: &mut dyn Session, worker_id: &str) -> Attempted<Option<Option<String>>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(worker_id).map(|one| one.owner.clone());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let found = session.rows(&plain(OWNER).bind(worker_id), &[Kind::Text]).await?.into_iter().next();
+        found.map(|mut row| row.maybe_text()).transpose()
+    }
+
+    /// Writes down that workers called, where that is due and they are the caller's own.
+    pub(super) async fn heard(&self, session: &mut dyn Session, heartbeats: &[Heartbeat]) -> Attempted<()> {
+        let mut own = Vec::new();
+        for heartbeat in heartbeats {
+            if self.owner(session, &heartbeat.worker_id).await?.is_some_and(|owner| owner == heartbeat.owner) {
+                own.push(heartbeat.worker_id.clone());
+            }
+        }
+        self.seen(session, &own).await
     }
 
     /// Writes down that workers called, where that is due.
@@ -76,9 +111,10 @@ impl WorkerCache {
         }
     }
 
-    fn is_fresh(&self, request: &ClaimRequest, now: Time) -> bool {
+    fn is_fresh(&self, request: &ClaimRequest, said: u64, now: Time) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&request.worker_id).is_some_and(|known| known.request == *request && known.is_fresh(now))
+        let known = known.get(&request.worker_id);
+        known.is_some_and(|known| known.said == said && known.owner == request.owner && known.is_fresh(now))
     }
 
     fn was_just_written(&self, worker_id: &str, now: Time) -> bool {
@@ -86,20 +122,28 @@ impl WorkerCache {
         known.get(worker_id).is_some_and(|known| known.is_fresh(now))
     }
 
-    fn remember(&self, request: ClaimRequest, now: Time) {
+    fn remember(&self, worker_id: &str, worker: Known) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED_MAX {
-            known.retain(|_, known| now.ms_since(known.written_at) < REMEMBERED_MS);
+            known.retain(|_, known| worker.written_at.ms_since(known.written_at) < REMEMBERED_MS);
         }
         if known.len() < REMEMBERED_MAX {
-            known.insert(request.worker_id.clone(), Known { request, written_at: now });
+            known.insert(worker_id.to_owned(), worker);
         }
     }
 }
 
+/// What a worker says about itself, in short.
+fn fingerprint(request: &ClaimRequest) -> u64 {
+    let ClaimRequest { host, app, types, categories, heartbeat_ms, .. } = request;
+    let mut hasher = DefaultHasher::new();
+    (host, app, types, categories, heartbeat_ms).hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Known {
     fn is_fresh(&self, now: Time) -> bool {
-        let every_ms = self.request.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
+        let every_ms = self.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
         (0..every_ms).contains(&now.ms_since(self.written_at))
     }
 }

@@ -165,7 +165,7 @@ async fn anything(store: &dyn Store, number: usize, ids: &[TaskId]) {
         2..=4 => {
             let claimed = store.claim(vec![named(number, 5)]).await.unwrap().remove(0);
             let renewals = claimed.iter().map(crate::support::platform::renewal).collect();
-            let renewed = store.renew(vec![format!("worker-{number}")], renewals).await.unwrap();
+            let renewed = store.renew(vec![format!("worker-{number}").into()], renewals).await.unwrap();
             assert!(
                 renewed
                     .iter()

@@ -79,7 +79,7 @@ async fn a_task_that_kills_its_worker_ends_after_its_attempts(platform: &Platfor
         let name = format!("worker-{attempt}");
         let claimed = platform.claim_one_for(beating(&name)).await;
         assert_eq!((claimed.id, claimed.attempt), (id, attempt));
-        platform.store.renew(vec![name], vec![renewal(&claimed)]).await.unwrap();
+        platform.store.renew(vec![name.into()], vec![renewal(&claimed)]).await.unwrap();
         platform.advance_ms(5 * BEAT_MS);
         assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() }, "attempt {attempt}");
     }

@@ -52,7 +52,7 @@ async fn submits_claims_renewals_and_reports_each_get_their_own_answer(platform:
         if number % 3 == 0 {
             item.exec_id = claimed[(number + 1) % CALLS].exec_id;
         }
-        async move { store.renew(workers, vec![item]).await.unwrap()[0] }
+        async move { store.renew(workers.into_iter().map(Into::into).collect(), vec![item]).await.unwrap()[0] }
     })
     .await;
     for (number, answer) in renewed.iter().enumerate() {

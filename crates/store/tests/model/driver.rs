@@ -161,7 +161,8 @@ impl Driver {
         let worker_id = self.worker_id(beating);
         let known = &mut self.tasks[task];
         let item = Renewal { id: known.id, exec_id, tenant: None, checkpoint: None, progress: None };
-        let answer = self.platform.store.renew(vec![worker_id], vec![item]).await.expect("a renewal goes through")[0];
+        let answer =
+            self.platform.store.renew(vec![worker_id.into()], vec![item]).await.expect("a renewal goes through")[0];
         if beating {
             self.seen_at = self.seen_at.map(|_| now);
         }

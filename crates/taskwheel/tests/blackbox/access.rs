@@ -288,6 +288,96 @@ async fn who_changed_what_is_in_the_log(server: &Server) {
     assert_eq!(one["items"][0]["target"], id.to_string());
 }
 
+async fn a_worker_speaks_for_itself_alone(server: &Server) {
+    let acme = token(server, &["--role", "worker", "--tenant", "acme"]).await;
+    let other = token(server, &["--role", "worker", "--tenant", "other"]).await;
+    let viewer = token(server, &["--role", "viewer", "--tenant", "acme"]).await;
+    assert_eq!(post(server, &acme, "/v1/worker/claim", claim("w1", "mail")).await.status, 200);
+    let taken = post(server, &other, "/v1/worker/claim", claim("w1", "mail")).await;
+    assert_eq!((taken.status.as_u16(), &taken.body["errors"][0]["field"]), (422, &json!("worker_id")));
+    let seen = async || get(server, &viewer, "/v1/workers").await.ok()["items"][0]["seen_at"].clone();
+    let before = seen().await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    post(server, &other, "/v1/worker/renew", json!({"worker_id": "w1"})).await.ok();
+    assert_eq!(seen().await, before, "another's word does not keep it alive");
+    post(server, &acme, "/v1/worker/renew", json!({"worker_id": "w1"})).await.ok();
+    assert_ne!(seen().await, before);
+}
+
+async fn a_claim_that_waits_ends_with_its_token(server: &Server) {
+    let made = command(server, &["tokens", "create", "--role", "worker"]).await;
+    let (id, worker) = (made["id"].to_string(), made["token"].as_str().unwrap().to_owned());
+    let mut waiting = claim("w1", "mail");
+    waiting["wait_ms"] = json!(30_000);
+    let revoke = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        command(server, &["tokens", "revoke", &id]).await;
+        std::time::Instant::now()
+    };
+    let (answer, revoked_at) = tokio::join!(post(server, &worker, "/v1/worker/claim", waiting), revoke);
+    assert_eq!(answer.status, 401);
+    assert!(revoked_at.elapsed() < Duration::from_secs(4), "it did not wait for its end");
+}
+
+async fn a_web_page_elsewhere_cannot_use_an_open_server(server: &Server) {
+    let ask = async |name: &str, value: &str| {
+        let request = server.client.post(format!("{}/v1/tasks", server.url())).header(name, value);
+        request.body("{\"type\": \"mail\"}").send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask("origin", "https://evil.example").await, 403);
+    assert_eq!(ask("host", "evil.example:9222").await, 403, "by a name of its own for this machine");
+    for (name, value) in [("origin", "http://localhost:3000"), ("host", "localhost:9222"), ("host", "[::1]:9222")] {
+        assert_eq!(ask(name, value).await, 201, "{name}: {value}");
+    }
+}
+
+async fn what_a_call_does_not_know_is_refused(server: &Server) {
+    let admin = token(server, &["--role", "admin"]).await;
+    let bulk = json!({"filter": {}, "all": true, "action": "cancel"});
+    for query in ["?Tenant=acme", "?tenant=acme&tenant=other", "?tenant="] {
+        assert_eq!(post(server, &admin, &format!("/v1/tasks/bulk{query}"), bulk.clone()).await.status, 422, "{query}");
+    }
+    for path in ["/v1/tasks/bulk", "/v1/tasks", "/v1/worker/report"] {
+        assert_eq!(post(server, &admin, path, json!(["mail", null])).await.status, 422, "a list is no object: {path}");
+    }
+    assert_eq!(get(server, &admin, "/v1/audit?target=%00").await.status, 422);
+    let deep = format!("{{\"type\": \"mail\", \"payload\": {}{}}}", "[".repeat(200), "]".repeat(200));
+    let request = server.client.post(format!("{}/v1/tasks", server.url())).bearer_auth(&admin).body(deep);
+    assert_eq!(request.send().await.unwrap().status(), 422);
+}
+
+async fn a_change_that_only_a_worker_would_see_is_in_the_log(server: &Server) {
+    let admin = token(server, &["--role", "admin"]).await;
+    let id =
+        post(server, &admin, "/v1/tasks", json!({"type": "mail", "payload": {"to": "bob"}})).await.ok()["id"].clone();
+    let edit = async |payload: &str| {
+        let request = server.client.patch(format!("{}/v1/tasks/{id}", server.url())).bearer_auth(&admin);
+        request.body(format!("{{\"payload\": {payload}}}")).send().await.unwrap().error_for_status().unwrap();
+    };
+    edit("{\"to\": \"evil\", \"to\": \"bob\"}").await;
+    edit(&format!("\"{}\"", "x".repeat(100_000))).await;
+    let lines = get(server, &admin, "/v1/audit?action=task.edit").await.ok()["items"].clone();
+    assert!(lines[1]["after"]["payload"].as_str().unwrap().contains("evil"), "{lines}");
+    assert_eq!(lines[0]["after"]["payload"]["bytes"], 100_002, "what is long is there in short");
+}
+
+async fn a_repeated_call_is_answered_the_same_at_the_limit(server: &Server) {
+    let operator = token(server, &["--role", "operator", "--tenant", "acme"]).await;
+    command(server, &["tenants", "limit", "acme", "--live-max", "1"]).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let submit = async |key: &str| {
+        let request = server.client.post(format!("{}/v1/tasks", server.url())).bearer_auth(&operator);
+        let answer = request.header("idempotency-key", key).json(&json!({"type": "mail"})).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap()["id"].clone())
+    };
+    let first = submit("a").await;
+    assert_eq!((first.0, submit("a").await), (201, first.clone()));
+    assert_eq!(submit("b").await.0, 429, "another one is too much");
+    post(server, &operator, &format!("/v1/tasks/{}/cancel", first.1), json!({})).await.ok();
+    call(server, Some(&operator), Method::DELETE, &format!("/v1/tasks/{}", first.1), None).await;
+    assert_eq!(submit("a").await.0, 404, "its task is gone, and no other is made");
+}
+
 crate::facts![
     without_a_token_or_with_a_wrong_one_every_call_is_401,
     each_role_may_what_it_is_for_and_gets_403_for_the_rest,
@@ -299,4 +389,10 @@ crate::facts![
     a_revoked_or_expired_token_is_worth_nothing_on_any_node,
     a_token_and_a_tenant_have_limits,
     who_changed_what_is_in_the_log,
+    a_worker_speaks_for_itself_alone,
+    a_claim_that_waits_ends_with_its_token,
+    a_web_page_elsewhere_cannot_use_an_open_server,
+    what_a_call_does_not_know_is_refused,
+    a_change_that_only_a_worker_would_see_is_in_the_log,
+    a_repeated_call_is_answered_the_same_at_the_limit,
 ];

@@ -256,7 +256,9 @@ CREATE TABLE IF NOT EXISTS task_audit (
     was      LONGTEXT,
     became   LONGTEXT,
     detail   TEXT,
-    KEY task_audit_by_tenant (tenant, id)
+    KEY task_audit_by_tenant (tenant, id),
+    KEY task_audit_by_action (action, id),
+    KEY task_audit_by_target (target, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction. The store

@@ -254,6 +254,8 @@ CREATE TABLE task_audit (
     detail   TEXT
 ) STRICT;
 CREATE INDEX task_audit_by_tenant ON task_audit (tenant, id);
+CREATE INDEX task_audit_by_action ON task_audit (action, id);
+CREATE INDEX task_audit_by_target ON task_audit (target, id);
 
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
 CREATE TRIGGER task_goes_live AFTER INSERT ON task
