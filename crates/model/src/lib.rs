@@ -18,6 +18,7 @@ pub mod statistics;
 pub mod status;
 pub mod submit;
 pub mod time;
+pub mod timer;
 pub mod zone;
 
 pub use access::{Role, Scope};
@@ -32,3 +33,4 @@ pub use statistics::{Ran, Tally};
 pub use status::Status;
 pub use submit::NewTask;
 pub use time::Time;
+pub use timer::{Misfire, MisfirePolicy, Rhythm, Timer, TimerSpec};
