@@ -6,6 +6,7 @@
 //! Start with [`life`]: it holds the one function that decides every transition of a task.
 
 pub mod access;
+pub mod cron;
 pub mod field;
 pub mod ids;
 pub mod life;
@@ -17,8 +18,11 @@ pub mod statistics;
 pub mod status;
 pub mod submit;
 pub mod time;
+pub mod timer;
+pub mod zone;
 
 pub use access::{Role, Scope};
+pub use cron::Cron;
 pub use field::FieldError;
 pub use ids::{DatabaseNumber, ExecId, TaskId};
 pub use life::{Event, Execution, Hold, Life, Liveness, Refusal, State, Step, decide};
@@ -29,3 +33,4 @@ pub use statistics::{Ran, Tally};
 pub use status::Status;
 pub use submit::NewTask;
 pub use time::Time;
+pub use timer::{Misfire, MisfirePolicy, Rhythm, Timer, TimerSpec};

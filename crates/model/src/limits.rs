@@ -71,6 +71,18 @@ pub const PAGE_SCAN_ROWS_MAX: usize = 2_500;
 pub const CHUNK_ROWS_MAX: usize = 1_000;
 /// How long statistics are kept, in milliseconds: 400 days.
 pub const STATISTICS_MS: i64 = 400 * DAY_MS;
+/// Longest cron expression, in characters.
+pub const CRON_CHARS_MAX: usize = 200;
+/// Longest period, initial delay and one-shot delay of a timer, in milliseconds: 100 years.
+pub const TIMER_MS_MAX: i64 = 100 * 366 * DAY_MS;
+/// A due time that is found later than this, in milliseconds, was missed.
+pub const MISSED_AFTER_MS: i64 = 5_000;
+/// Most missed due times that a schedule catches up on at once.
+pub const CATCH_UP_MAX: u32 = 1_000;
+/// How many missed due times a schedule catches up on where it does not say.
+pub const CATCH_UP_DEFAULT: u32 = 100;
+/// Most coming firings in one preview.
+pub const PREVIEW_MAX: usize = 1_000;
 /// Number of routing slots.
 pub const SLOTS: u16 = 1_024;
 /// Highest number a database may have.
