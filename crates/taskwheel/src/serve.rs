@@ -70,7 +70,8 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     let engine = Arc::new(Engine::start(store, options));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(scheme, address);
-    output::print(&format!(
+    // Whoever reads no further than where it listens must not end it.
+    let _ = output::print(&format!(
         "taskwheel {} listens on {scheme}://{address}\n\
          database: {}, {} ({durability})\n\
          try:      {client} submit hello --payload '{{\"name\": \"you\"}}'\n          \
@@ -79,7 +80,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         database::shown(&args.database.database),
         inspection.database,
-    ))?;
+    ));
     tracing::debug!(timezone = args.timezone, "schedules that name no time zone use this one");
     let mut stopping = stop.clone();
     let ending = engine.clone();

@@ -22,7 +22,7 @@ async fn a_call_too_many_is_told_to_come_again() {
     for _ in 0..CALLS_MAX {
         // A call whose body has not come yet is under way, and costs nobody anything.
         let mut call = TcpStream::connect(&address).await.unwrap();
-        call.write_all(b"POST /v1/tasks HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n").await.unwrap();
+        call.write_all(b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n").await.unwrap();
         calls.push(call);
     }
     let healthz = async || server.client.get(format!("{}/healthz", server.url())).send().await.unwrap();
