@@ -8,9 +8,9 @@
 //! worth nothing two seconds later. While no token has ever existed everybody is let in as an admin, and the server listens on
 //! this machine alone. A route declares its scope when it is added, or it cannot be added: see [`Routes`].
 
+use crate::App;
 use crate::problem::{Answer, Problem};
-use crate::{App, Shared};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderName;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::request::Parts;
@@ -186,16 +186,26 @@ impl Gate {
         if self.is_closed.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let looked_at = *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked_at.is_some_and(|at| at.elapsed() < FRESH) {
-            return Ok(true);
-        }
+        let known = {
+            let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = looked_at.is_some();
+            if looked_at.is_some_and(|at| at.elapsed() < FRESH) {
+                return Ok(true);
+            }
+            // One call looks, and the others go by what was known.
+            if known {
+                *looked_at = Some(Instant::now());
+            }
+            known
+        };
         let at = Instant::now();
         if store.has_tokens().await? {
             self.is_closed.store(true, Ordering::Relaxed);
             return Ok(false);
         }
-        *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        if !known {
+            *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        }
         Ok(true)
     }
 
@@ -213,12 +223,14 @@ impl Gate {
     }
 
     async fn credential(&self, store: &dyn Store, id: i64) -> Answer<Option<Arc<Credential>>> {
-        if let Some(known) = self.known().get(&id)
-            && known.read_at.elapsed() < FRESH
-        {
-            return Ok(Some(known.credential.clone()));
-        }
         let read_at = Instant::now();
+        if let Some(known) = self.known().get_mut(&id) {
+            if known.read_at.elapsed() < FRESH {
+                return Ok(Some(known.credential.clone()));
+            }
+            // One call looks, and the others go by what was known.
+            known.read_at = read_at;
+        }
         let Some(credential) = store.credential(id).await?.map(Arc::new) else { return Ok(None) };
         let mut known = self.known();
         if known.len() >= REMEMBERED_MAX {
@@ -351,26 +363,18 @@ async fn allow(scope: Scope, names: Arc<BTreeSet<String>>, request: Request, nex
     }
 }
 
-/// Finds out who calls. Only whether the server lives can be asked without saying.
-pub(crate) async fn authenticate(State(app): Shared, mut request: Request, next: Next) -> Response {
+/// Finds out who calls, and notes it in the call. Only whether the server lives can be asked without saying.
+pub(crate) async fn authenticate(app: &Arc<App>, request: &mut Request) -> Answer<()> {
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
-        return next.run(request).await;
+        return Ok(());
     }
-    let (header, from_here, asked) = (authorization(&request), comes_from_here(&request), tenant(&request));
-    let caller = async {
-        let caller = app.gate.caller(&app, header.as_deref()).await?;
-        if caller.token.is_none() {
-            from_here?;
-        }
-        caller.asking_for(asked?)
-    };
-    match caller.await {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
+    let (header, from_here, asked) = (authorization(request), comes_from_here(request), tenant(request));
+    let caller = app.gate.caller(app, header.as_deref()).await?;
+    if caller.token.is_none() {
+        from_here?;
     }
+    request.extensions_mut().insert(caller.asking_for(asked?)?);
+    Ok(())
 }
 
 /// What is shown as a token: none is nobody; what is no text, or comes twice, is no token.

@@ -28,7 +28,7 @@ pub use tokio_rustls::TlsAcceptor;
 
 use access::{Gate, Routes};
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
@@ -115,23 +115,15 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
 /// The whole API over an engine.
 pub fn router(engine: Arc<Engine>, spans: Spans) -> Router {
     let (routes, document) = routes();
+    let metrics = Metrics::of(document.paths.paths.keys().map(String::as_str));
     let document = document.to_pretty_json().unwrap_or_default();
     let calls = Semaphore::new(CALLS_MAX);
-    let app = Arc::new(App {
-        engine,
-        calls,
-        document,
-        gate: Gate::default(),
-        quotas: Quotas::default(),
-        metrics: Metrics::default(),
-        spans,
-    });
+    let app =
+        Arc::new(App { engine, calls, document, gate: Gate::default(), quotas: Quotas::default(), metrics, spans });
     routes
         .fallback(async || Problem::not_found("there is nothing at this address"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
-        .layer(middleware::from_fn_with_state(app.clone(), access::authenticate))
-        .layer(middleware::from_fn_with_state(app.clone(), bounded))
-        .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+        .layer(middleware::from_fn_with_state(app.clone(), enter))
         .with_state(app)
 }
 
@@ -141,10 +133,16 @@ pub fn document() -> String {
     routes().1.to_pretty_json().unwrap_or_default()
 }
 
-/// Turns calls away when too many are under way.
-async fn bounded(State(app): Shared, request: Request, next: Next) -> Response {
-    match app.calls.try_acquire() {
-        Ok(_place) => next.run(request).await,
+/// What every call goes through: there is room for it, it is known who calls, and it is counted.
+async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response {
+    let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
+    let response = match app.calls.try_acquire() {
         Err(_) => Problem::busy().into_response(),
-    }
+        Ok(_place) => match access::authenticate(&app, &mut request).await {
+            Err(problem) => problem.into_response(),
+            Ok(()) => next.run(request).await,
+        },
+    };
+    app.metrics.count(&method, route.as_ref().map(MatchedPath::as_str), response.status());
+    response
 }

@@ -7,13 +7,13 @@
 use crate::access::Caller;
 use crate::problem::{Answer, Problem};
 use crate::{App, Shared};
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use std::collections::BTreeMap;
+use axum::extract::State;
+use axum::http::{Method, StatusCode, header};
+use axum::response::IntoResponse;
+use std::collections::HashMap;
 use std::fmt::{Display, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use taskwheel_engine::EngineReadings;
 use taskwheel_store::Backlog;
@@ -22,11 +22,35 @@ use taskwheel_store::meter::{Durations, Readings};
 /// How old what was read from the database may be.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// What the server counts of its calls: by method, route and status.
-#[derive(Default)]
+/// The methods that are counted by name.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// Statuses are below this.
+const STATUSES: usize = 600;
+
+/// What the server counts of its calls: by route, method and status, without a lock.
 pub(crate) struct Metrics {
-    calls: Mutex<BTreeMap<(String, String, u16), u64>>,
+    routes: HashMap<String, Route>,
+    /// Calls that no route takes.
+    elsewhere: Route,
     seen: tokio::sync::Mutex<Option<(Instant, Arc<Seen>)>>,
+}
+
+/// The calls of a route, by method and status.
+struct Route(Vec<AtomicU64>);
+
+impl Route {
+    fn new() -> Route {
+        Route((0..(METHODS.len() + 1) * STATUSES).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// What was counted: method, status and how many.
+    fn counted(&self) -> impl Iterator<Item = (&'static str, usize, u64)> {
+        let count = |(place, count): (usize, &AtomicU64)| {
+            let method = METHODS.get(place / STATUSES).copied().unwrap_or("other");
+            (method, place % STATUSES, count.load(Ordering::Relaxed))
+        };
+        self.0.iter().enumerate().map(count).filter(|(.., count)| *count > 0)
+    }
 }
 
 /// What was read from the database.
@@ -36,6 +60,21 @@ struct Seen {
 }
 
 impl Metrics {
+    /// Metrics of these routes.
+    pub(crate) fn of<'r>(routes: impl Iterator<Item = &'r str>) -> Metrics {
+        let routes = routes.map(|route| (route.to_owned(), Route::new())).collect();
+        Metrics { routes, elsewhere: Route::new(), seen: tokio::sync::Mutex::default() }
+    }
+
+    /// Counts a call. What callers make up, methods and paths, has no name here.
+    pub(crate) fn count(&self, method: &Method, route: Option<&str>, status: StatusCode) {
+        let route = route.and_then(|route| self.routes.get(route)).unwrap_or(&self.elsewhere);
+        let method = METHODS.iter().position(|known| *known == method.as_str()).unwrap_or(METHODS.len());
+        if let Some(count) = route.0.get(method * STATUSES + usize::from(status.as_u16()).min(STATUSES - 1)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     async fn seen(&self, app: &App) -> Answer<Arc<Seen>> {
         let mut seen = self.seen.lock().await;
         if let Some((at, seen)) = &*seen
@@ -50,20 +89,6 @@ impl Metrics {
     }
 }
 
-/// Counts a call by the route that it took.
-pub(crate) async fn count(State(app): Shared, request: Request, next: Next) -> Response {
-    // Methods can be made up.
-    let method = match request.method().as_str() {
-        known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known.to_owned(),
-        _ => "other".to_owned(),
-    };
-    let route = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_owned();
-    let response = next.run(request).await;
-    let mut calls = app.metrics.calls.lock().unwrap_or_else(PoisonError::into_inner);
-    *calls.entry((method, route, response.status().as_u16())).or_default() += 1;
-    response
-}
-
 /// Shows the metrics, for Prometheus. They are over all tenants, and for those who look after the server: admins, and whoever
 /// may watch in the tenant `default`.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
@@ -73,19 +98,12 @@ pub(crate) async fn metrics(State(app): Shared, caller: Caller) -> Answer<impl I
         return Err(Problem::forbidden("metrics are over all tenants, and not for a token of one"));
     }
     let seen = app.metrics.seen(&app).await?;
-    let calls = app.metrics.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (engine, store) = (app.engine.readings(), app.engine.store().readings());
-    let text = page(&seen, &engine, &store, &calls, app.engine.is_healthy());
+    let text = page(&seen, &engine, &store, &app.metrics, app.engine.is_healthy());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 
-fn page(
-    seen: &Seen,
-    engine: &EngineReadings,
-    store: &Readings,
-    calls: &BTreeMap<(String, String, u16), u64>,
-    is_ready: bool,
-) -> String {
+fn page(seen: &Seen, engine: &EngineReadings, store: &Readings, metrics: &Metrics, is_ready: bool) -> String {
     let mut page = Page::default();
     page.gauge("taskwheel_ready", "Whether the last look into the database succeeded.", u8::from(is_ready));
     page.gauge("taskwheel_workers", "Workers that have called and are not yet forgotten.", seen.workers);
@@ -140,9 +158,15 @@ fn page(
         page.line("taskwheel_store_errors_total", &[("verb", verb)], one.errors);
     }
     page.family("taskwheel_calls_total", "counter", "Calls of the API.");
-    for ((method, route, status), count) in calls {
-        let labels = [("method", method.as_str()), ("route", route), ("status", &status.to_string())];
-        page.line("taskwheel_calls_total", &labels, count);
+    let elsewhere = ("(none)", &metrics.elsewhere);
+    let mut routes: Vec<_> =
+        metrics.routes.iter().map(|(name, route)| (name.as_str(), route)).chain([elsewhere]).collect();
+    routes.sort_unstable_by_key(|(name, _)| *name);
+    for (name, route) in routes {
+        for (method, status, count) in route.counted() {
+            let labels = [("method", method), ("route", name), ("status", &status.to_string())];
+            page.line("taskwheel_calls_total", &labels, count);
+        }
     }
     page.0
 }

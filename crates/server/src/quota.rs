@@ -32,7 +32,17 @@ struct Tenant {
 impl Quotas {
     /// Lets a tenant submit so many tasks, or says what it has too much of.
     pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, tasks: usize) -> Answer<()> {
-        if self.lock().read_at.is_none_or(|at| at.elapsed() >= FRESH) {
+        let must_read = {
+            let mut state = self.lock();
+            let known = state.read_at;
+            let must_read = known.is_none_or(|at| at.elapsed() >= FRESH);
+            // One call reads, and the others go by what was known.
+            if must_read && known.is_some() {
+                state.read_at = Some(Instant::now());
+            }
+            must_read
+        };
+        if must_read {
             self.read(store).await?;
         }
         let must_count = match self.lock().of.get(tenant) {
