@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// So many claims are under way at once, when there is a backlog.
-pub(super) const CLAIMS_MAX: usize = 2;
+pub(super) const CLAIMS_MAX: usize = 3;
 /// How long a claim waits, where no heartbeat is due before.
 const WAIT: Duration = Duration::from_secs(20);
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);

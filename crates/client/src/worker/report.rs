@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// So many reports are under way at once.
-pub(super) const REPORTS_MAX: usize = 2;
+pub(super) const REPORTS_MAX: usize = 3;
 const BATCH: usize = 1_000;
 /// A report with more is sent in several.
 const BYTES_MAX: usize = 1024 * 1024;
