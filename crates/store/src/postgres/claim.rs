@@ -4,7 +4,7 @@
 //! tasks of other types are ever looked at. The planner reads the ranks in order and stops when there are enough;
 //! `FOR UPDATE SKIP LOCKED` makes two claims at once take different tasks.
 
-use super::fault;
+use super::{PLANNED_ANEW_MIN, fault};
 use crate::StoreError;
 use crate::session::{Attempted, Pick, Picked, Start, Starter};
 use sqlx::Row;
@@ -123,6 +123,7 @@ pub(super) async fn start(
     now: Time,
 ) -> Attempted<()> {
     let started = sqlx::query(START)
+        .persistent(starts.len() < PLANNED_ANEW_MIN)
         .bind(&starter.worker_id)
         .bind(&starter.host)
         .bind(now.0)

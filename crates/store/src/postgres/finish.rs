@@ -1,6 +1,6 @@
 //! Success on PostgreSQL: one statement from running to history, guarded by id and execution.
 
-use super::fault;
+use super::{PLANNED_ANEW_MIN, fault};
 use crate::session::{Attempted, Done, Ended};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -50,6 +50,7 @@ pub(super) async fn succeed(
     now: Time,
 ) -> Attempted<Vec<Ended>> {
     let rows = sqlx::query(if keep { KEEP } else { DROP })
+        .persistent(done.len() < PLANNED_ANEW_MIN)
         .bind(done.iter().map(|one| one.id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.exec_id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.tenant.as_deref()).collect::<Vec<_>>())
