@@ -2,17 +2,20 @@
 //!
 //! Each file is one part of the contract: `tasks` and `bulk` for people and programs that submit, look and step in,
 //! `worker` for workers in any language, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
-//! `access` and `quota` say who may do what and how much of it; `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
+//! `access`, `scopes` and `quota` say who may do what and how much of it, by what is `fresh`ly known; `metrics` and `spans` tell of it.
+//! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
 mod access;
 mod audit;
 mod bulk;
+mod fresh;
 mod health;
 mod input;
 mod listen;
 mod metrics;
 mod problem;
 mod quota;
+mod scopes;
 mod shapes;
 mod spans;
 mod statistics;
@@ -26,7 +29,7 @@ pub use spans::{Span, Spans};
 pub use tls::tls;
 pub use tokio_rustls::TlsAcceptor;
 
-use access::{Gate, Routes};
+use access::Gate;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
@@ -34,6 +37,7 @@ use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
 use problem::Problem;
 use quota::Quotas;
+use scopes::Routes;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
 use taskwheel_model::Scope;

@@ -1,7 +1,7 @@
 //! Quotas: what a tenant may have. They are limits against mishaps, not accounts: each node counts its own submits, and the
 //! number of live tasks is a second old.
 
-use crate::access::Allowance;
+use crate::fresh::Age;
 use crate::problem::{Answer, Problem};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taskwheel_store::Store;
 use taskwheel_store::access::Quota;
 
-/// How long what was read is believed.
+/// How long the number of live tasks is believed.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Quotas(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    read_at: Option<Instant>,
+    age: Age,
     of: HashMap<String, Tenant>,
 }
 
@@ -32,17 +32,7 @@ struct Tenant {
 impl Quotas {
     /// Lets a tenant submit so many tasks, or says what it has too much of.
     pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, tasks: usize) -> Answer<()> {
-        let must_read = {
-            let mut state = self.lock();
-            let known = state.read_at;
-            let must_read = known.is_none_or(|at| at.elapsed() >= FRESH);
-            // One call reads, and the others go by what was known.
-            if must_read && known.is_some() {
-                state.read_at = Some(Instant::now());
-            }
-            must_read
-        };
-        if must_read {
+        if self.lock().age.must_read() {
             self.read(store).await?;
         }
         let must_count = match self.lock().of.get(tenant) {
@@ -85,11 +75,47 @@ impl Quotas {
             let one = before.remove(&tenant).unwrap_or_default();
             state.of.insert(tenant, Tenant { quota, ..one });
         }
-        state.read_at = Some(read_at);
+        state.age.read(read_at);
         Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// So many a second, saved up for a second at most.
+#[derive(Default)]
+pub(crate) struct Allowance {
+    left: f64,
+    filled_at: Option<Instant>,
+}
+
+impl Allowance {
+    /// Takes some, if as many are left.
+    pub(crate) fn take(&mut self, per_s: i64, wanted: usize) -> bool {
+        let (now, most) = (Instant::now(), per_s as f64);
+        let passed = self.filled_at.map_or(1.0, |at| now.duration_since(at).as_secs_f64());
+        self.left = (self.left + passed * most).min(most);
+        self.filled_at = Some(now);
+        let enough = self.left >= wanted as f64;
+        if enough {
+            self.left -= wanted as f64;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_is_used_up_and_fills_again() {
+        let mut allowance = Allowance::default();
+        assert!((0..5).all(|_| allowance.take(5, 1)));
+        assert!(!allowance.take(5, 1), "a second's worth is gone");
+        allowance.filled_at = Instant::now().checked_sub(Duration::from_millis(500));
+        assert!(allowance.take(5, 2) && !allowance.take(5, 2), "half a second fills half of it");
     }
 }

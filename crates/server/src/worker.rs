@@ -120,7 +120,7 @@ pub(crate) async fn claim(
 ) -> Answer<Json<ClaimView>> {
     field::range("wait_ms", input.wait_ms, 0, WAIT_MS_MAX)?;
     field::range("max", input.max, 1, limits::CLAIM_BATCH_MAX as i64)?;
-    let caller = caller.for_tenant(input.tenant)?;
+    let caller = caller.asking_for(input.tenant)?;
     caller.may_claim(&input.types, &input.categories)?;
     let request = ClaimRequest {
         worker_id: input.worker_id,
