@@ -1,10 +1,10 @@
 //! Tokens, the log of who changed what, and what a tenant may have.
 
-use crate::{Result, StoreError};
+use crate::Result;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use taskwheel_model::field::{self, FieldError};
-use taskwheel_model::{Role, TaskId, Time, TypeSettings, limits};
+use taskwheel_model::{Role, Time, TypeSettings, limits};
 use uuid::Uuid;
 
 /// What every token begins with, so that a scanner finds one that was left somewhere.
@@ -118,7 +118,7 @@ impl Secret {
     /// What is kept of it.
     #[must_use]
     pub fn hash(&self) -> String {
-        Sha256::digest(self.0.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(&self.0)
     }
 
     /// Whether it has a hash. How long that takes says nothing about where they differ.
@@ -174,6 +174,23 @@ pub struct AuditEntry {
     pub after: Value,
     /// What else there is to say: filter and counts of an action on many.
     pub detail: Value,
+}
+
+impl AuditEntry {
+    /// A line about a change that is made now.
+    pub(crate) fn new(now: Time, by: &Actor, tenant: Option<&str>, action: &str, target: String) -> AuditEntry {
+        AuditEntry {
+            id: audit_id(now),
+            at: now,
+            actor: by.clone(),
+            tenant: tenant.map(str::to_owned),
+            action: action.to_owned(),
+            target,
+            before: Value::Null,
+            after: Value::Null,
+            detail: Value::Null,
+        }
+    }
 }
 
 /// Which lines of the log are wanted, newest first.
@@ -235,15 +252,9 @@ pub fn audit_id(now: Time) -> String {
         .to_string()
 }
 
-/// The target of a line about a task.
-pub(crate) fn target(id: TaskId) -> String {
-    id.0.to_string()
-}
-
-impl From<FieldError> for StoreError {
-    fn from(error: FieldError) -> StoreError {
-        StoreError::field(error)
-    }
+/// The SHA-256 of a text, in hex digits.
+pub(crate) fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

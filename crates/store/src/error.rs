@@ -51,3 +51,9 @@ impl StoreError {
         matches!(self, StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))
     }
 }
+
+impl From<FieldError> for StoreError {
+    fn from(error: FieldError) -> StoreError {
+        StoreError::field(error)
+    }
+}

@@ -9,11 +9,13 @@
 //!    the earliest keys are read without locks and then locked one by one by primary key: a locking read of each range
 //!    would lock far more than is taken, and rows locked by way of two indexes make deadlocks.
 //! 3. The content is read from `task`, unlocked: it does not change while its waiting row is locked.
+//!
+//! While a transaction is being committed, there is an instant at which a locking read already finds its rows and a
+//! plain read does not yet. A claim that meets a task at that instant is tried again.
 
 use super::fault;
 use super::rows::json;
-use crate::StoreError;
-use crate::session::{Attempted, Pick, PickLane, Picked, Start, Starter};
+use crate::session::{Attempted, Fault, Pick, PickLane, Picked, Start, Starter};
 use serde::{Serialize, Serializer};
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
 use sqlx::{QueryBuilder, Row};
@@ -424,7 +426,7 @@ async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -
         }
     }
     match places.keys().next() {
-        Some(id) => Err(StoreError::Database(format!("task {id} waits, and is not in the table of tasks")).into()),
+        Some(id) => Err(Fault::Again(format!("task {id} waits, and is not seen in the table of tasks"))),
         None => Ok(()),
     }
 }
@@ -477,7 +479,7 @@ pub(super) async fn start(
     let left = sqlx::query(LEAVE_WAITING).bind(json(&keys)).execute(connection).await.map_err(fault)?.rows_affected();
     if (started, left) != (wanted, wanted) {
         let message = format!("{wanted} locked tasks were to start, {started} did and {left} stopped waiting");
-        return Err(StoreError::Database(message).into());
+        return Err(Fault::Again(message));
     }
     Ok(())
 }

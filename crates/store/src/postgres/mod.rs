@@ -41,9 +41,9 @@ const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolat
 const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
      SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
 
-/// Batches of as many rows are planned each time. A plan that was made while a table was empty reads all of it for each row of the
-/// batch, and stays until the table is analyzed: 500 rows took three seconds so.
-const PLANNED_ANEW_MIN: usize = 32;
+/// Batches of as many rows are planned each time. A plan that was made while a table was empty reads all of the table and holds each of
+/// its rows against each of the batch, and is kept until the table is analyzed: 500 rows took three seconds so.
+const PLANNED_ANEW_MIN: usize = 8;
 
 /// Opens a store on PostgreSQL.
 pub async fn open(options: &Options) -> Result<impl Store> {

@@ -1,9 +1,7 @@
 //! Access: tokens, quotas, and the log of who changed what. A change and its line in the log are one transaction.
 
 use super::{Memory, types};
-use crate::access::{
-    Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, audit_id, target,
-};
+use crate::access::{Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, sha256};
 use crate::people::{Acted, Action};
 use crate::plain::{Kind, PlainRow, plain};
 use crate::session::{Attempted, Session};
@@ -12,7 +10,6 @@ use crate::verb::watermark::LaneDue;
 use crate::verbs::TaskType;
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use taskwheel_model::{TaskId, Time};
 
 /// Longer texts are in the log in short.
@@ -44,7 +41,8 @@ pub(super) async fn create_token(
     let create = plain(CREATE).bind(id).bind(hash).bind(token.role.as_str()).bind(token.tenant.clone()).bind(types);
     let create = create.bind(token.rate_per_s).bind(now.0).bind(token.expires_at.map(|time| time.0));
     session.execute(&create).await?;
-    write_line(session, about_token(&token, by, "token.create", Value::Null, token_json(&token), now)).await?;
+    let line = AuditEntry::new(now, by, token.tenant.as_deref(), "token.create", id.to_string());
+    write_line(session, AuditEntry { after: token_json(&token), ..line }).await?;
     Ok(token)
 }
 
@@ -56,23 +54,10 @@ pub(super) async fn revoke_token(session: &mut dyn Session, id: i64, by: &Actor)
     }
     session.execute(&plain("UPDATE task_token SET revoked_at = ? WHERE id = ?").bind(now.0).bind(id)).await?;
     let revoked = Token { revoked_at: Some(now), ..token };
-    let after = json!({"revoked_at": export::rfc3339(now)});
-    write_line(session, about_token(&revoked, by, "token.revoke", json!({"revoked_at": null}), after, now)).await?;
+    let (before, after) = (json!({"revoked_at": null}), json!({"revoked_at": export::rfc3339(now)}));
+    let line = AuditEntry::new(now, by, revoked.tenant.as_deref(), "token.revoke", id.to_string());
+    write_line(session, AuditEntry { before, after, ..line }).await?;
     Ok(Some(revoked))
-}
-
-fn about_token(token: &Token, by: &Actor, action: &str, before: Value, after: Value, now: Time) -> AuditEntry {
-    AuditEntry {
-        id: audit_id(now),
-        at: now,
-        actor: by.clone(),
-        tenant: token.tenant.clone(),
-        action: action.into(),
-        target: token.id.to_string(),
-        before,
-        after,
-        detail: Value::Null,
-    }
 }
 
 fn token_json(token: &Token) -> Value {
@@ -137,19 +122,9 @@ pub(super) async fn put_quota(session: &mut dyn Session, tenant: &str, quota: Qu
         session.execute(&put.bind(tenant).bind(quota.live_max).bind(quota.submits_per_s)).await?;
     }
     let value = |quota: Quota| json!({"live_max": quota.live_max, "submits_per_s": quota.submits_per_s});
-    let now = session.now();
-    let line = AuditEntry {
-        id: audit_id(now),
-        at: now,
-        actor: by.clone(),
-        tenant: Some(tenant.to_owned()),
-        action: "tenant.quota".into(),
-        target: tenant.to_owned(),
-        before: value(before.unwrap_or_default()),
-        after: value(quota),
-        detail: Value::Null,
-    };
-    write_line(session, line).await
+    let line = AuditEntry::new(session.now(), by, Some(tenant), "tenant.quota", tenant.to_owned());
+    let (before, after) = (value(before.unwrap_or_default()), value(quota));
+    write_line(session, AuditEntry { before, after, ..line }).await
 }
 
 pub(super) async fn quotas(session: &mut dyn Session) -> Attempted<Vec<(String, Quota)>> {
@@ -185,23 +160,12 @@ pub(super) async fn act_as(
     let acted = answers.first().copied().unwrap_or(Acted::NotFound);
     if let (Acted::Changed(_), Some(before)) = (acted, before) {
         let after = session.show(id).await?;
-        let now = session.now();
         let (was, became) = difference(shown(&before), after.as_ref().map(shown));
-        if was == became {
-            return Ok((acted, dues));
+        if was != became {
+            let action = format!("task.{}", action.word());
+            let line = AuditEntry::new(session.now(), by, Some(&before.task.tenant), &action, id.0.to_string());
+            write_line(session, AuditEntry { before: was, after: became, ..line }).await?;
         }
-        let line = AuditEntry {
-            id: audit_id(now),
-            at: now,
-            actor: by.clone(),
-            tenant: Some(before.task.tenant),
-            action: format!("task.{}", action.word()),
-            target: target(id),
-            before: was,
-            after: became,
-            detail: Value::Null,
-        };
-        write_line(session, line).await?;
     }
     Ok((acted, dues))
 }
@@ -223,8 +187,7 @@ fn in_short(text: &str) -> Value {
         return text.into();
     }
     let begins: String = text.chars().take(200).collect();
-    let sha256: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({"begins": begins, "bytes": text.len(), "sha256": sha256})
+    json!({"begins": begins, "bytes": text.len(), "sha256": sha256(text)})
 }
 
 /// What differs between two objects, of each; all of the first where there is no second.
@@ -253,18 +216,8 @@ pub(super) async fn bulk_line(
     for part in [&audit.call, &counts] {
         detail.extend(part.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
     }
-    let line = AuditEntry {
-        id: audit.id.clone(),
-        at: session.now(),
-        actor: audit.by.clone(),
-        tenant: tenant.map(str::to_owned),
-        action: "task.bulk".into(),
-        target: String::new(),
-        before: Value::Null,
-        after: Value::Null,
-        detail: Value::Object(detail),
-    };
-    write_line(session, line).await
+    let line = AuditEntry::new(session.now(), &audit.by, tenant, "task.bulk", String::new());
+    write_line(session, AuditEntry { id: audit.id.clone(), detail: Value::Object(detail), ..line }).await
 }
 
 /// Changes a type, with a line in the log.
@@ -280,25 +233,14 @@ pub(super) async fn change_type(
         return Err(StoreError::Database("a type was not stored".into()).into());
     };
     if let Some(by) = by {
-        let now = session.now();
-        let word = match change.paused {
-            None => "put",
-            Some(true) => "pause",
-            Some(false) => "resume",
+        let action = match change.paused {
+            None => "type.put",
+            Some(true) => "type.pause",
+            Some(false) => "type.resume",
         };
         let (was, became) = difference(type_json(before.as_ref()), Some(type_json(Some(&after))));
-        let line = AuditEntry {
-            id: audit_id(now),
-            at: now,
-            actor: by.clone(),
-            tenant: None,
-            action: format!("type.{word}"),
-            target: change.task_type.clone(),
-            before: was,
-            after: became,
-            detail: Value::Null,
-        };
-        write_line(session, line).await?;
+        let line = AuditEntry::new(session.now(), by, None, action, change.task_type.clone());
+        write_line(session, AuditEntry { before: was, after: became, ..line }).await?;
     }
     Ok(after)
 }
