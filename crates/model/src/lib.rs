@@ -14,6 +14,7 @@ pub mod limits;
 pub mod outcome;
 pub mod policy;
 pub mod route;
+pub mod schedule;
 pub mod statistics;
 pub mod status;
 pub mod submit;

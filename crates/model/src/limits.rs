@@ -60,6 +60,12 @@ pub const CLAIM_LANES_MAX: usize = 1_000;
 pub const CLAIM_NAMES_BYTES_MAX: usize = 64 * 1024;
 /// Deepest nesting of JSON.
 pub const JSON_DEPTH_MAX: usize = 128;
+/// Most tasks of one node of a run.
+pub const SHARDS_MAX: u32 = 1_000;
+/// Most nodes below the root of a schedule.
+pub const CHILDREN_MAX: usize = 1_000;
+/// Most levels below the root of a schedule.
+pub const CHILDREN_DEPTH_MAX: usize = 20;
 /// Most items in one renew or finish.
 pub const REPORT_BATCH_MAX: usize = 10_000;
 /// Most tasks on one page of a list.
