@@ -30,6 +30,7 @@ pub use life::{Event, Execution, Hold, Life, Liveness, Refusal, State, Step, dec
 pub use outcome::Outcome;
 pub use policy::{RetryPolicy, Rules, TypeSettings};
 pub use route::Slot;
+pub use schedule::{Definition, RunStatus, ScheduleStatus};
 pub use statistics::{Ran, Tally};
 pub use status::Status;
 pub use submit::NewTask;

@@ -66,6 +66,12 @@ pub const SHARDS_MAX: u32 = 1_000;
 pub const CHILDREN_MAX: usize = 1_000;
 /// Most levels below the root of a schedule.
 pub const CHILDREN_DEPTH_MAX: usize = 20;
+/// Most timers of a schedule.
+pub const TIMERS_MAX: usize = 20;
+/// Most runs of a schedule that wait for another to end.
+pub const RUNS_QUEUED_MAX: usize = 100;
+/// Most bytes in the results of its parents that a child is given. What is more is left out.
+pub const PARENTS_BYTES_MAX: usize = 1024 * 1024;
 /// Most items in one renew or finish.
 pub const REPORT_BATCH_MAX: usize = 10_000;
 /// Most tasks on one page of a list.

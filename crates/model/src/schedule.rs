@@ -4,9 +4,112 @@
 //! then its children start, side by side. A node that did not end well stops its subtree and nothing else.
 
 use crate::field::{self, FieldError};
+use crate::submit::RunAt;
 use crate::timer::Misfire;
-use crate::{RetryPolicy, Status, limits};
+use crate::{NewTask, RetryPolicy, Status, Time, limits};
 use serde::{Deserialize, Serialize};
+
+/// Whether a schedule fires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleStatus {
+    /// Not yet.
+    New,
+    /// It does.
+    #[default]
+    Online,
+    /// Not now.
+    Offline,
+}
+
+impl ScheduleStatus {
+    /// The word for it, in the API and in the table.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            ScheduleStatus::New => "new",
+            ScheduleStatus::Online => "online",
+            ScheduleStatus::Offline => "offline",
+        }
+    }
+
+    /// What a word stands for.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<ScheduleStatus> {
+        let all = [ScheduleStatus::New, ScheduleStatus::Online, ScheduleStatus::Offline];
+        all.into_iter().find(|status| status.word() == word)
+    }
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Waiting for an earlier run to end.
+    Queued,
+    /// Something of it lives.
+    Running,
+    /// All of it ended well.
+    Done,
+    /// Some of it did not.
+    Failed,
+    /// A time limit ran out in it for good.
+    TimedOut,
+    /// It never began.
+    Skipped,
+    /// It was called off.
+    Cancelled,
+}
+
+impl RunStatus {
+    const ALL: [RunStatus; 7] = [
+        RunStatus::Queued,
+        RunStatus::Running,
+        RunStatus::Done,
+        RunStatus::Failed,
+        RunStatus::TimedOut,
+        RunStatus::Skipped,
+        RunStatus::Cancelled,
+    ];
+
+    /// The number that stands for it in the table. Stored: never change one.
+    #[must_use]
+    pub const fn code(self) -> i64 {
+        self as i64 + 1
+    }
+
+    /// What a stored number stands for.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<RunStatus> {
+        RunStatus::ALL.into_iter().find(|status| status.code() == code)
+    }
+
+    /// What a word stands for.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<RunStatus> {
+        RunStatus::ALL.into_iter().find(|status| status.word() == word)
+    }
+
+    /// The word for it, in the API.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            RunStatus::Queued => "queued",
+            RunStatus::Running => "running",
+            RunStatus::Done => "done",
+            RunStatus::Failed => "failed",
+            RunStatus::TimedOut => "timed_out",
+            RunStatus::Skipped => "skipped",
+            RunStatus::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub const fn lives(self) -> bool {
+        matches!(self, RunStatus::Queued | RunStatus::Running)
+    }
+}
 
 /// What is done when a run is due while another of the schedule still goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +134,7 @@ pub enum Log {
     None,
     /// Each firing.
     TriggerLog,
-    /// Each firing with the tasks of its run.
+    /// Each firing, and how its run ended.
     #[default]
     TransLog,
 }
@@ -55,45 +158,73 @@ pub enum PerWorker {
 }
 
 /// What a schedule fires. The root's tasks take its settings; children have their own type, payload and time limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are those of the API")]
 pub struct Definition {
     pub name: String,
     #[serde(rename = "type")]
     pub task_type: String,
+    #[serde(default)]
     pub payload: Option<String>,
+    #[serde(default)]
     pub key: Option<String>,
+    #[serde(default)]
     pub creator: Option<String>,
+    #[serde(default)]
     pub category: Option<String>,
+    #[serde(default)]
     pub priority: Option<u8>,
+    #[serde(default)]
     pub max_attempts: Option<i32>,
+    #[serde(default)]
     pub retry: Option<RetryPolicy>,
+    #[serde(default)]
     pub timeout_ms: Option<i64>,
+    #[serde(default)]
     pub log: Log,
+    #[serde(default)]
     pub misfire: Misfire,
+    #[serde(default)]
     pub overlap: Overlap,
+    #[serde(default)]
     pub shards: Option<Shards>,
+    #[serde(default)]
     pub children: Vec<Child>,
 }
 
 /// A node below the root.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are those of the API")]
 pub struct Child {
+    #[serde(default)]
     pub name: Option<String>,
     #[serde(rename = "type")]
     pub task_type: String,
+    #[serde(default)]
     pub payload: Option<String>,
+    #[serde(default)]
     pub timeout_ms: Option<i64>,
+    #[serde(default = "enabled_default")]
     pub enabled: bool,
+    #[serde(default)]
     pub children: Vec<Child>,
+}
+
+fn enabled_default() -> bool {
+    true
 }
 
 impl Definition {
     /// Checks every field.
-    pub fn validate(&self) -> Result<(), FieldError> {
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        self.root("default", Time(0)).validate()?;
+        self.validate_run().map_err(|error| vec![error])
+    }
+
+    fn validate_run(&self) -> Result<(), FieldError> {
         field::name("name", &self.name, limits::KEY_CHARS_MAX)?;
-        field::task_type("type", &self.task_type)?;
         self.misfire.validate("misfire")?;
         if let Some(Shards::Fixed(shards)) = self.shards {
             field::range("shards", shards.into(), 1, limits::SHARDS_MAX.into())?;
@@ -105,15 +236,57 @@ impl Definition {
         Ok(())
     }
 
-    /// The node at a path; the root has the empty one.
+    /// The node at a path; the root has the empty one, and is none.
     #[must_use]
     pub fn child(&self, path: &[usize]) -> Option<&Child> {
         let (first, rest) = path.split_first()?;
         rest.iter().try_fold(self.children.get(*first)?, |node, place| node.children.get(*place))
     }
 
-    fn children_of(&self, path: &[usize]) -> &[Child] {
+    /// The children of the node at a path.
+    #[must_use]
+    pub fn children_of(&self, path: &[usize]) -> &[Child] {
         if path.is_empty() { &self.children } else { self.child(path).map_or(&[], |child| &child.children) }
+    }
+
+    /// Whether anything follows when the node at a path ended well.
+    #[must_use]
+    pub fn has_followers(&self, path: &[usize]) -> bool {
+        self.children_of(path).iter().any(|child| child.enabled)
+    }
+
+    /// The task of the root.
+    #[must_use]
+    pub fn root(&self, tenant: &str, due: Time) -> NewTask {
+        NewTask {
+            tenant: tenant.to_owned(),
+            task_type: self.task_type.clone(),
+            key: self.key.clone(),
+            payload: self.payload.clone(),
+            priority: self.priority,
+            run_at: RunAt::At(due),
+            max_attempts: self.max_attempts,
+            retry: self.retry.clone(),
+            timeout_ms: self.timeout_ms,
+            category: self.category.clone(),
+            creator: self.creator.clone(),
+            ..NewTask::default()
+        }
+    }
+
+    /// The task of a child, due now. What a child does not say itself is as the root has it, or as its type says.
+    #[must_use]
+    pub fn follower(&self, child: &Child, tenant: &str) -> NewTask {
+        NewTask {
+            tenant: tenant.to_owned(),
+            task_type: child.task_type.clone(),
+            key: self.key.clone(),
+            payload: child.payload.clone(),
+            priority: self.priority,
+            timeout_ms: child.timeout_ms,
+            creator: self.creator.clone(),
+            ..NewTask::default()
+        }
     }
 }
 
@@ -206,23 +379,7 @@ mod tests {
     }
 
     fn tree(children: Vec<Child>) -> Definition {
-        Definition {
-            name: "nightly".into(),
-            task_type: "a".into(),
-            payload: None,
-            key: None,
-            creator: None,
-            category: None,
-            priority: None,
-            max_attempts: None,
-            retry: None,
-            timeout_ms: None,
-            log: Log::default(),
-            misfire: Misfire::default(),
-            overlap: Overlap::default(),
-            shards: None,
-            children,
-        }
+        Definition { name: "nightly".into(), task_type: "a".into(), children, ..Definition::default() }
     }
 
     fn step(path: &[usize], status: Status) -> Step {
@@ -267,11 +424,11 @@ mod tests {
     #[test]
     fn a_tree_has_limits_and_its_bad_fields_have_paths() {
         let wide = tree((0..=limits::CHILDREN_MAX).map(|_| child(vec![])).collect());
-        assert_eq!(wide.validate().unwrap_err().field, "children");
+        assert_eq!(wide.validate().unwrap_err()[0].field, "children");
         let deep = (0..=limits::CHILDREN_DEPTH_MAX).fold(child(vec![]), |below, _| child(vec![below]));
-        assert_eq!(tree(vec![deep]).validate().unwrap_err().field, "children");
+        assert_eq!(tree(vec![deep]).validate().unwrap_err()[0].field, "children");
         let bad = tree(vec![child(vec![Child { task_type: "a b".into(), ..child(vec![]) }])]);
-        assert_eq!(bad.validate().unwrap_err().field, "children[0].children[0].type");
+        assert_eq!(bad.validate().unwrap_err()[0].field, "children[0].children[0].type");
     }
 
     #[test]

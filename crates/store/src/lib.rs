@@ -18,6 +18,7 @@ pub mod people;
 mod plain;
 mod pooled;
 mod rows;
+pub mod schedule;
 pub mod search;
 mod session;
 pub mod task;

@@ -1,10 +1,12 @@
-//! Plain statements: SQL that every database understands, over small tables that no hot path touches. They are written once,
-//! in the verbs, instead of once for each dialect.
+//! Plain statements: SQL that every database understands. They are written once, in the verbs, instead of once for each dialect.
 //!
-//! Such tables have numbers, texts and flags and nothing else, and their statements no more than `?` for each value.
+//! Their tables have numbers, texts and flags and nothing else. A statement has `?` for each value. Where it takes many rows, it gets
+//! them as one value, a table `n`; where it locks what it reads, it says so apart: there the databases differ, and only there.
 
 use crate::StoreError;
+use crate::options::Dialect;
 use crate::session::Attempted;
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// A statement with its values.
@@ -12,6 +14,20 @@ use std::borrow::Cow;
 pub(crate) struct Plain {
     pub(crate) text: Cow<'static, str>,
     pub(crate) values: Vec<Cell>,
+    lock: Option<Lock>,
+    columns: &'static [Column],
+    /// Of the columns, so many are the key by which rows are updated.
+    keys: usize,
+}
+
+/// A column of the rows that a statement takes.
+pub(crate) type Column = (&'static str, Kind);
+
+/// Which of a statement's tables it locks, and how.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    table: &'static str,
+    skips_locked: bool,
 }
 
 /// A value that goes in or comes out.
@@ -32,8 +48,19 @@ pub(crate) enum Kind {
 
 /// Starts a statement.
 pub(crate) fn plain(text: &'static str) -> Plain {
-    Plain { text: Cow::Borrowed(text), values: Vec::new() }
+    Plain { text: Cow::Borrowed(text), values: Vec::new(), lock: None, columns: &[], keys: 0 }
 }
+
+/// Sets columns of the rows that have a key, each by a row that is given. So many of the columns, the first, are the key.
+pub(crate) fn update<T: Serialize>(table: &'static str, keys: usize, columns: &'static [Column], rows: &[T]) -> Plain {
+    let statement = Plain { keys, columns, ..plain(UPDATE) }.and(table);
+    statement.bind(serde_json::to_string(rows).expect("rows are plain JSON"))
+}
+
+/// Stands for the rows that a statement takes.
+const ROWS: &str = "{rows}";
+/// Begins a statement that sets columns by rows.
+const UPDATE: &str = "UPDATE ";
 
 impl Plain {
     /// Goes on with more of the statement.
@@ -48,15 +75,94 @@ impl Plain {
         self
     }
 
-    /// The statement with numbered places, `$1` and so on.
-    pub(crate) fn numbered(&self) -> String {
-        let mut parts = self.text.split('?');
-        let mut text = parts.next().unwrap_or_default().to_owned();
-        for (place, part) in parts.enumerate() {
-            text.push_str(&format!("${}{part}", place + 1));
-        }
-        text
+    /// Goes on with rows, each an object with these columns, as a table `n`.
+    pub(crate) fn rows<T: Serialize>(self, columns: &'static [Column], rows: &[T]) -> Plain {
+        Plain { columns, ..self }.and(ROWS).bind(serde_json::to_string(rows).expect("rows are plain JSON"))
     }
+
+    /// Locks the rows of a table that it reads.
+    pub(crate) fn lock(self, table: &'static str) -> Plain {
+        Plain { lock: Some(Lock { table, skips_locked: false }), ..self }
+    }
+
+    /// Locks the rows of a table that it reads, and leaves out those that others have locked.
+    pub(crate) fn lock_free(self, table: &'static str) -> Plain {
+        Plain { lock: Some(Lock { table, skips_locked: true }), ..self }
+    }
+
+    /// Whether it takes rows: then how it is best run depends on how many there are.
+    pub(crate) fn takes_rows(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// The statement as a database has it.
+    pub(crate) fn sql(&self, dialect: Dialect) -> String {
+        let mut text = match self.text.strip_prefix(UPDATE) {
+            Some(table) if self.keys > 0 => self.update_by_rows(table, dialect),
+            _ => self.text.to_string(),
+        };
+        if let Some(Lock { table, skips_locked }) = self.lock {
+            match dialect {
+                Dialect::Sqlite => {}
+                Dialect::Postgres => text.push_str(&format!(" FOR UPDATE OF {table}")),
+                Dialect::Mysql => text.push_str(" FOR UPDATE"),
+            }
+            if skips_locked && dialect != Dialect::Sqlite {
+                text.push_str(" SKIP LOCKED");
+            }
+        }
+        if dialect == Dialect::Mysql {
+            // The rows are few: they lead.
+            text = text.replace("{rows} JOIN", "{rows} STRAIGHT_JOIN");
+        }
+        let text = text.replace(ROWS, &table_of(self.columns, dialect));
+        if dialect == Dialect::Postgres { numbered(&text) } else { text }
+    }
+
+    fn update_by_rows(&self, table: &str, dialect: Dialect) -> String {
+        let (keys, rest) = self.columns.split_at(self.keys);
+        let equal = |columns: &[Column], prefix: &str, between: &str| {
+            let equal: Vec<_> = columns.iter().map(|(name, _)| format!("{prefix}{name} = n.{name}")).collect();
+            equal.join(between)
+        };
+        match dialect {
+            Dialect::Mysql => {
+                let (on, set) = (equal(keys, "x.", " AND "), equal(rest, "x.", ", "));
+                format!("UPDATE {ROWS} JOIN {table} x ON {on} SET {set}")
+            }
+            _ => {
+                let (on, set) = (equal(keys, &format!("{table}."), " AND "), equal(rest, "", ", "));
+                format!("UPDATE {table} SET {set} FROM {ROWS} WHERE {on}")
+            }
+        }
+    }
+}
+
+/// A table `n` made of the objects in a JSON array.
+fn table_of(columns: &[Column], dialect: Dialect) -> String {
+    let column = |(name, kind): &Column| match (dialect, kind) {
+        (Dialect::Sqlite, _) => format!("value ->> '$.{name}' AS {name}"),
+        (Dialect::Postgres, Kind::Text) => format!("{name} text"),
+        (Dialect::Postgres, _) => format!("{name} bigint"),
+        (Dialect::Mysql, Kind::Text) => format!("{name} LONGTEXT PATH '$.{name}'"),
+        (Dialect::Mysql, _) => format!("{name} BIGINT PATH '$.{name}'"),
+    };
+    let list = columns.iter().map(column).collect::<Vec<_>>().join(", ");
+    match dialect {
+        Dialect::Sqlite => format!("(SELECT {list} FROM json_each(?)) n"),
+        Dialect::Postgres => format!("json_to_recordset(?::json) AS n({list})"),
+        Dialect::Mysql => format!("JSON_TABLE(?, '$[*]' COLUMNS ({list})) n"),
+    }
+}
+
+/// A statement with numbered places, `$1` and so on.
+fn numbered(text: &str) -> String {
+    let mut parts = text.split('?');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for (place, part) in parts.enumerate() {
+        text.push_str(&format!("${}{part}", place + 1));
+    }
+    text
 }
 
 impl From<i64> for Cell {
@@ -155,7 +261,30 @@ mod tests {
 
     #[test]
     fn places_are_numbered_from_left_to_right() {
-        assert_eq!(plain("SELECT ? FROM a WHERE b = ?").numbered(), "SELECT $1 FROM a WHERE b = $2");
-        assert_eq!(plain("SELECT 1").numbered(), "SELECT 1");
+        let sql = |text| plain(text).sql(Dialect::Postgres);
+        assert_eq!(sql("SELECT ? FROM a WHERE b = ?"), "SELECT $1 FROM a WHERE b = $2");
+        assert_eq!(sql("SELECT 1"), "SELECT 1");
+    }
+
+    #[test]
+    fn rows_and_locks_are_what_each_database_has() {
+        const COLUMNS: &[Column] = &[("id", Kind::Number), ("name", Kind::Text)];
+        let find = plain("SELECT a.id FROM ").rows(COLUMNS, &[()]).and(" JOIN a ON a.id = n.id").lock_free("a");
+        assert_eq!(
+            find.sql(Dialect::Postgres),
+            "SELECT a.id FROM json_to_recordset($1::json) AS n(id bigint, name text) JOIN a ON a.id = n.id \
+             FOR UPDATE OF a SKIP LOCKED"
+        );
+        let set = update("a", 1, COLUMNS, &[()]);
+        assert_eq!(
+            set.sql(Dialect::Sqlite),
+            "UPDATE a SET name = n.name FROM (SELECT value ->> '$.id' AS id, value ->> '$.name' AS name FROM json_each(?)) n \
+             WHERE a.id = n.id"
+        );
+        assert_eq!(
+            set.sql(Dialect::Mysql),
+            "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$.id', name LONGTEXT PATH '$.name')) n \
+             STRAIGHT_JOIN a x ON x.id = n.id SET x.name = n.name"
+        );
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct LiveRow {
     pub category: Option<String>,
     pub creator: Option<String>,
     pub unique_key: Option<String>,
+    /// The run of a schedule that it is part of.
+    pub run_id: Option<i64>,
     pub affinity: Option<String>,
     pub hold_exec_id: Option<ExecId>,
     pub hold_until: Option<Time>,
@@ -57,6 +59,9 @@ pub(crate) struct LiveRow {
 pub(crate) struct HistoryRow {
     pub id: TaskId,
     pub tenant: String,
+    /// The run that it is part of, which its row in `task` says.
+    #[serde(skip)]
+    pub run_id: Option<i64>,
     pub status: i16,
     pub round: u32,
     pub attempts: u32,
@@ -121,6 +126,7 @@ pub(crate) struct Record {
     pub category: Option<String>,
     pub creator: Option<String>,
     pub unique_key: Option<String>,
+    pub run_id: Option<i64>,
     pub place: Place,
     /// When the worker of its execution last called.
     pub worker_seen_at: Option<Time>,

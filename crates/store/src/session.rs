@@ -64,6 +64,10 @@ pub(crate) struct Ended {
     pub attempt: u32,
     pub due: Time,
     pub started_at: Time,
+    /// The run of a schedule that it is part of.
+    pub run_id: Option<i64>,
+    /// Where it ran, for a task of a run.
+    pub host: Option<String>,
 }
 
 /// A task to insert, with all that submit settles.
@@ -74,6 +78,19 @@ pub(crate) struct Insert {
     pub run_at: Time,
     pub slot: Option<u16>,
     pub created_at: Time,
+    /// Where it comes from, if a schedule fired it.
+    pub origin: Option<Origin>,
+}
+
+/// Where a task of a run comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub schedule_id: i64,
+    pub run_id: Option<i64>,
+    pub parent_id: Option<TaskId>,
+    pub root_id: Option<TaskId>,
+    /// What its worker is told about it, as JSON.
+    pub context: Option<String>,
 }
 
 /// Where a claim looks.
@@ -135,6 +152,7 @@ pub(crate) struct Picked {
     pub max_attempts: Option<i32>,
     pub timeout_ms: Option<i64>,
     pub trace_parent: Option<String>,
+    pub context: Option<String>,
 }
 
 /// A task to hand out: what its claim writes.

@@ -7,6 +7,7 @@ use crate::Result;
 use crate::access::{Actor, AuditEntry, AuditQuery, Credential, NewToken, Quota, Token, TypeChange};
 use crate::meter::Readings;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest};
+use crate::schedule::Schedules;
 use crate::search::{Listing, Page};
 use crate::task::{Submitted, Task, TaskDetail};
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
@@ -15,7 +16,7 @@ use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
 #[async_trait]
-pub trait Store: Access + 'static {
+pub trait Store: Access + Schedules + 'static {
     /// Stores tasks, all or none. A task whose unique key is already live answers the existing task's id.
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
 

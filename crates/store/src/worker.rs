@@ -1,5 +1,7 @@
 //! What workers ask and are answered: claim, renew, report.
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time, limits};
 
@@ -104,6 +106,34 @@ pub struct ClaimedTask {
     pub started_at: Time,
     /// The trace that it belongs to, as the header `traceparent` of W3C names it.
     pub trace_parent: Option<String>,
+    /// What it is told about the run that it is part of.
+    pub context: Context,
+}
+
+/// What a task of a run is told about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// Which shard it is, from 0 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_index: Option<u32>,
+    /// How many shards there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_total: Option<u32>,
+    /// The task before it, with its result: `{id, result}`, or a list of them where that had shards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Value>,
+}
+
+impl Context {
+    /// As it is stored. What cannot be read says nothing.
+    pub(crate) fn read(text: &str) -> Context {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// As it is stored, where it says anything.
+    pub(crate) fn text(&self) -> Option<String> {
+        (*self != Context::default()).then(|| serde_json::to_string(self).expect("a context is plain JSON"))
+    }
 }
 
 /// A worker names a task that it has, to keep it.

@@ -400,11 +400,12 @@ fn picked(row: &MySqlRow) -> sqlx::Result<Picked> {
         max_attempts: None,
         timeout_ms: None,
         trace_parent: None,
+        context: None,
     })
 }
 
 const CONTENT: &str = "
-SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms, t.trace_parent
+SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms, t.trace_parent, t.context
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) n STRAIGHT_JOIN task t FORCE INDEX (PRIMARY) ON t.id = n.id";
 
 /// Fills in what `task` says about picked tasks.
@@ -423,6 +424,7 @@ async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -
             task.max_attempts = row.try_get(4).map_err(fault)?;
             task.timeout_ms = row.try_get(5).map_err(fault)?;
             task.trace_parent = row.try_get(6).map_err(fault)?;
+            task.context = row.try_get(7).map_err(fault)?;
         }
     }
     match places.keys().next() {
@@ -433,10 +435,11 @@ async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -
 
 const ENTER_RUNNING: &str = "
 INSERT INTO task_running (id, tenant, type, `rank`, due, status, round, attempts, error_count, error_info, checkpoint,
-                          progress, result, expire_at, category, creator, unique_key, affinity, exec_id, worker_id, host,
+                          progress, result, expire_at, category, creator, unique_key, run_id, affinity, exec_id, worker_id,
+                          host,
                           started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
 SELECT w.id, w.tenant, w.type, w.`rank`, w.due, 2, w.round, w.attempts + 1, w.error_count, w.error_info, w.checkpoint,
-       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.affinity, n.exec_id, ?, ?, ?,
+       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.run_id, w.affinity, n.exec_id, ?, ?, ?,
        n.deadline, ?, 0, n.lease_until, n.check_at, ?
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane VARCHAR(265) PATH '$[0]', `rank` SMALLINT PATH '$[1]', due BIGINT PATH '$[2]',
   id BIGINT PATH '$[3]', exec_id CHAR(36) PATH '$[4]', deadline BIGINT PATH '$[5]', lease_until BIGINT PATH '$[6]',

@@ -13,7 +13,8 @@ use taskwheel_model::{Status, TaskId, Time};
 /// In the order of the ids, so that two transactions never wait for each other crosswise.
 const LOCK: &str = "
 SELECT r.id, CASE WHEN r.heartbeat_ms IS NOT NULL THEN r.worker_id END, r.tenant, r.type, r.unique_key,
-  r.attempts > 1 OR r.round > 1 OR r.affinity IS NOT NULL, r.attempts, r.due, r.started_at
+  r.attempts > 1 OR r.round > 1 OR r.affinity IS NOT NULL, r.attempts, r.due, r.started_at, r.run_id,
+  CASE WHEN r.run_id IS NOT NULL THEN r.host END
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', exec_id CHAR(36) PATH '$[1]', tenant VARCHAR(64) PATH '$[2]')) n
 STRAIGHT_JOIN task_running r FORCE INDEX (PRIMARY) ON r.id = n.id
 WHERE r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant) FOR UPDATE";
@@ -81,6 +82,8 @@ fn read_locked(row: &MySqlRow) -> sqlx::Result<Locked> {
         attempt: row.try_get::<i32, _>(6)?.unsigned_abs(),
         due: Time(row.try_get(7)?),
         started_at: Time(row.try_get(8)?),
+        run_id: row.try_get(9)?,
+        host: row.try_get(10)?,
     };
     Ok(Locked { ended, unique, logged: row.try_get::<i64, _>(5)? != 0 })
 }

@@ -62,7 +62,9 @@ async fn run(connection: &mut MySqlConnection, server: &Server, number: Database
     for (index, (sql, oldest_program)) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
         execute(connection, sql.replace("{bin}", server.collation)).await?;
         if index == 0 {
-            execute(connection, format!("ALTER TABLE task AUTO_INCREMENT = {}", number.first_id().0)).await?;
+            let first = number.first_id().0;
+            execute(connection, format!("ALTER TABLE task AUTO_INCREMENT = {first}")).await?;
+            execute(connection, format!("UPDATE task_sequence SET next_id = {first} WHERE next_id < {first}")).await?;
         }
         let (version, number) = (index + 1, number.get());
         execute(

@@ -1,6 +1,7 @@
 //! Plain statements.
 
 use super::{fault, unique_fault};
+use crate::options::Dialect;
 use crate::plain::{Cell, Kind, Plain, PlainRow};
 use crate::session::Attempted;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
@@ -8,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, MySql, Row};
 
 fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(statement.text.to_string()));
+    let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Mysql)));
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),

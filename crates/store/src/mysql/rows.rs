@@ -34,7 +34,7 @@ const FIND_WAITING: &str = concat!(
 );
 const LOCK_WAITING: &str = concat!("SELECT w.* FROM ", keys_join_waiting!(), " FOR UPDATE");
 const CONTENT: &str = concat!(
-    "SELECT t.id, t.type, t.category, t.creator, t.unique_key, t.priority,
+    "SELECT t.id, t.type, t.category, t.creator, t.unique_key, t.run_id, t.priority,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.run_at) DIV 1000 AS run_at,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.expire_at) DIV 1000 AS expire_at,
        t.max_attempts, t.retry, t.timeout_ms, t.remark
@@ -114,6 +114,11 @@ fn key(row: &MySqlRow) -> sqlx::Result<Key> {
 
 fn record(row: &MySqlRow, place: Place, seen: &HashMap<String, Time>) -> sqlx::Result<Record> {
     let worker_seen_at = worker_id(&place).and_then(|worker_id| seen.get(worker_id)).copied();
+    let run_id = row.try_get("run_id")?;
+    let place = match place {
+        Place::History(history) => Place::History(HistoryRow { run_id, ..history }),
+        live => live,
+    };
     Ok(Record {
         content: ContentRow {
             id: TaskId(row.try_get("id")?),
@@ -129,6 +134,7 @@ fn record(row: &MySqlRow, place: Place, seen: &HashMap<String, Time>) -> sqlx::R
         category: row.try_get("category")?,
         creator: row.try_get("creator")?,
         unique_key: row.try_get("unique_key")?,
+        run_id,
         place,
         worker_seen_at,
     })
@@ -155,6 +161,7 @@ fn live(row: &MySqlRow) -> sqlx::Result<LiveRow> {
         category: row.try_get("category")?,
         creator: row.try_get("creator")?,
         unique_key: row.try_get("unique_key")?,
+        run_id: row.try_get("run_id")?,
         affinity: row.try_get("affinity")?,
         hold_exec_id: None,
         hold_until: None,
@@ -198,6 +205,7 @@ fn history(row: &MySqlRow) -> sqlx::Result<Place> {
     Ok(Place::History(HistoryRow {
         id: TaskId(row.try_get("id")?),
         tenant: row.try_get("tenant")?,
+        run_id: None,
         status: row.try_get("status")?,
         round: count(row, "round")?,
         attempts: count(row, "attempts")?,
@@ -258,6 +266,7 @@ const WAITING: &[(&str, &str)] = &[
     ("category", "VARCHAR(200)"),
     ("creator", "VARCHAR(64)"),
     ("unique_key", "VARCHAR(200)"),
+    ("run_id", "BIGINT"),
     ("affinity", "VARCHAR(64)"),
     ("hold_exec_id", "CHAR(36)"),
     ("hold_until", "BIGINT"),

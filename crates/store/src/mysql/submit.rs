@@ -23,21 +23,29 @@ const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 const INTO: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
                   category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent,
-                  created_at) VALUES ";
+                  created_at";
 const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'),
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
- TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'))";
+ TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00')";
 
-static STATEMENTS: LazyLock<[String; 10]> =
-    LazyLock::new(|| SIZES.map(|rows| format!("{INTO}{}", [ROW].repeat(rows).join(", "))));
+static STATEMENTS: LazyLock<[String; 10]> = LazyLock::new(|| statements("", ""));
+/// For tasks that a schedule fired.
+static FIRED: LazyLock<[String; 10]> =
+    LazyLock::new(|| statements(", schedule_id, run_id, parent_id, root_id, context", ", ?, ?, ?, ?, ?"));
+
+fn statements(columns: &str, values: &str) -> [String; 10] {
+    let row = format!("{ROW}{values})");
+    SIZES.map(|rows| format!("{INTO}{columns}) VALUES {}", vec![row.as_str(); rows].join(", ")))
+}
 
 /// What the trigger does, for tasks that one statement inserted.
 const LET_WAIT: &str = "
 INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
-                          category, creator, unique_key, affinity, check_at, updated_at)
+                          category, creator, unique_key, run_id, affinity, check_at, updated_at)
 SELECT id, tenant, type, IF(affinity IS NULL, type, CONCAT(type, '@', affinity)), 9 - priority,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', run_at) DIV 1000, 1, 1, 0, 0,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', expire_at) DIV 1000, category, creator, unique_key, affinity,
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', expire_at) DIV 1000, category, creator, unique_key, run_id,
+       affinity,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN affinity IS NULL THEN expire_at
            WHEN expire_at IS NULL THEN run_at ELSE LEAST(run_at, expire_at) END) DIV 1000,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', created_at) DIV 1000
@@ -81,17 +89,18 @@ pub(super) async fn insert(
     Ok(ids)
 }
 
-/// The largest statement that the next tasks fill.
+/// The largest statement that the next tasks fill. Of one batch a schedule fired all or none.
 fn next(tasks: &[Insert]) -> (usize, &'static str) {
     let bytes =
         |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
     let fits = |size: usize| size == 1 || (size <= tasks.len() && bytes(&tasks[..size]) <= PAYLOAD_BYTES_MAX);
     let place = SIZES.iter().position(|size| fits(*size)).unwrap_or(SIZES.len() - 1);
-    (SIZES[place], &STATEMENTS[place])
+    let is_fired = tasks.first().is_some_and(|task| task.origin.is_some());
+    (SIZES[place], if is_fired { &FIRED[place] } else { &STATEMENTS[place] })
 }
 
 fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Query<'q, sqlx::MySql, MySqlArguments> {
-    query
+    let query = query
         .bind(one.task.tenant.as_str())
         .bind(one.task.task_type.as_str())
         .bind(one.task.key.as_deref())
@@ -110,7 +119,16 @@ fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Q
         .bind(one.task.affinity.as_deref())
         .bind(one.task.token_id)
         .bind(one.task.trace_parent.as_deref())
-        .bind(one.created_at.0)
+        .bind(one.created_at.0);
+    match &one.origin {
+        Some(origin) => query
+            .bind(origin.schedule_id)
+            .bind(origin.run_id)
+            .bind(origin.parent_id.map(|id| id.0))
+            .bind(origin.root_id.map(|id| id.0))
+            .bind(origin.context.as_deref()),
+        None => query,
+    }
 }
 
 fn policy(policy: &RetryPolicy) -> String {

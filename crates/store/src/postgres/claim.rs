@@ -17,7 +17,7 @@ use taskwheel_model::{ExecId, TaskId, Time};
 const PICK: &str = "
 SELECT y.id, y.tenant, y.type, y.lane, y.rank, y.due, y.expire_at, y.round, y.attempts, y.error_count, y.checkpoint,
        y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms,
-       t.trace_parent
+       t.trace_parent, t.context
 FROM (
   SELECT q.* FROM generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
     SELECT x.* FROM (
@@ -98,6 +98,7 @@ fn picked(row: &PgRow) -> sqlx::Result<Picked> {
         max_attempts: row.try_get(16)?,
         timeout_ms: row.try_get(17)?,
         trace_parent: row.try_get(18)?,
+        context: row.try_get(19)?,
     })
 }
 
@@ -109,10 +110,11 @@ WITH gone AS (
   WHERE w.id = n.id
   RETURNING w.*, n.exec_id, n.deadline, n.lease_until, n.check_at AS next_check_at)
 INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, error_info, checkpoint,
-                          progress, result, expire_at, category, creator, unique_key, affinity, exec_id, worker_id, host,
+                          progress, result, expire_at, category, creator, unique_key, run_id, affinity, exec_id, worker_id,
+                          host,
                           started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
 SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
-       expire_at, category, creator, unique_key, affinity, exec_id, $1, $2, $3, deadline, $4, 0, lease_until,
+       expire_at, category, creator, unique_key, run_id, affinity, exec_id, $1, $2, $3, deadline, $4, 0, lease_until,
        next_check_at, $3
 FROM gone";
 

@@ -23,7 +23,8 @@ kept AS (
   SELECT id, tenant, $7, round, attempts, error_count, error_info, checkpoint, progress, COALESCE(reported, result),
          affinity, exec_id, worker_id, host, started_at, outcome, $6, $6
   FROM gone)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant FROM gone";
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
+  CASE WHEN run_id IS NOT NULL THEN host END FROM gone";
 
 /// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are there so that both take the same values.
 const DROP: &str = "
@@ -32,7 +33,7 @@ WITH gone AS (
     AS n(id, exec_id, tenant, outcome, result)
   WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
   RETURNING r.id, r.tenant, r.type, r.unique_key, r.attempts, r.round, r.affinity, r.heartbeat_ms, r.worker_id, r.due,
-    r.started_at),
+    r.started_at, r.run_id, r.host),
 free AS (
   DELETE FROM task_unique u USING gone g
   WHERE g.unique_key IS NOT NULL AND u.tenant = g.tenant AND u.type = g.type AND u.unique_key = g.unique_key),
@@ -40,7 +41,8 @@ log AS (
   DELETE FROM task_attempt a USING gone g
   WHERE (g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL) AND a.task_id = g.id),
 content AS (DELETE FROM task t USING gone g WHERE t.id = g.id)
-SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant
+SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
+  CASE WHEN run_id IS NOT NULL THEN host END
 FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0";
 
 pub(super) async fn succeed(
@@ -73,5 +75,7 @@ fn ended(row: &PgRow) -> sqlx::Result<Ended> {
         attempt: row.try_get::<i32, _>(3)?.unsigned_abs(),
         due: Time(row.try_get(4)?),
         started_at: Time(row.try_get(5)?),
+        run_id: row.try_get(7)?,
+        host: row.try_get(8)?,
     })
 }

@@ -58,7 +58,9 @@ pub(super) async fn migrate(connect: &PgConnectOptions, number: DatabaseNumber) 
     if version == 0 {
         let first = number.first_id().0;
         transaction
-            .execute(AssertSqlSafe(format!("ALTER TABLE task ALTER COLUMN id RESTART WITH {first}")))
+            .execute(AssertSqlSafe(format!(
+                "ALTER TABLE task ALTER COLUMN id RESTART WITH {first}; UPDATE task_sequence SET next_id = {first}"
+            )))
             .await
             .map_err(unavailable)?;
     }

@@ -1,6 +1,7 @@
 //! Plain statements.
 
 use super::fault;
+use crate::options::Dialect;
 use crate::plain::{Cell, Kind, Plain, PlainRow};
 use crate::session::Attempted;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
@@ -8,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
 
 fn query(statement: &Plain) -> Query<'static, Postgres, PgArguments> {
-    let query = sqlx::query(AssertSqlSafe(statement.numbered()));
+    let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Postgres))).persistent(!statement.takes_rows());
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),

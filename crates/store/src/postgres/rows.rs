@@ -15,7 +15,8 @@ const LOOKS_MAX: usize = 10;
 
 macro_rules! content {
     () => {
-        "t.id, t.type, t.category AS task_category, t.creator AS task_creator, t.unique_key AS task_unique_key, t.priority,
+        "t.id, t.type, t.category AS task_category, t.creator AS task_creator, t.unique_key AS task_unique_key,
+         t.run_id AS task_run_id, t.priority,
          (date_part('epoch', t.run_at) * 1000)::bigint AS task_run_at,
          (date_part('epoch', t.expire_at) * 1000)::bigint AS task_expire_at,
          t.max_attempts, t.retry::text AS task_retry, t.timeout_ms, t.remark"
@@ -90,6 +91,7 @@ fn record(row: &PgRow, place: Place) -> sqlx::Result<Record> {
         category: row.try_get("task_category")?,
         creator: row.try_get("task_creator")?,
         unique_key: row.try_get("task_unique_key")?,
+        run_id: row.try_get("task_run_id")?,
         place,
         worker_seen_at: time(row, "seen_at")?,
     })
@@ -116,6 +118,7 @@ fn live(row: &PgRow) -> sqlx::Result<LiveRow> {
         category: row.try_get("category")?,
         creator: row.try_get("creator")?,
         unique_key: row.try_get("unique_key")?,
+        run_id: row.try_get("run_id")?,
         affinity: row.try_get("affinity")?,
         hold_exec_id: None,
         hold_until: None,
@@ -159,6 +162,7 @@ fn history(row: &PgRow) -> sqlx::Result<Place> {
     Ok(Place::History(HistoryRow {
         id: TaskId(row.try_get("id")?),
         tenant: row.try_get("tenant")?,
+        run_id: row.try_get("task_run_id")?,
         status: row.try_get("status")?,
         round: count(row, "round")?,
         attempts: count(row, "attempts")?,

@@ -174,7 +174,7 @@ fn offer(mut rows: Rows<'_>, best: &mut Best, wanted: impl Fn(&Row<'_>) -> rusql
 const WHOLE: &str = "
 SELECT w.id, w.tenant, w.type, w.lane, w.rank, w.due, w.expire_at, w.round, w.attempts, w.error_count, w.checkpoint,
        t.task_key, t.payload, w.category, w.creator, t.retry, t.max_attempts, t.timeout_ms,
-       t.trace_parent
+       t.trace_parent, t.context
 FROM task_waiting w JOIN task t ON t.id = w.id WHERE w.id = ?1";
 
 fn whole(connection: &Connection, ids: &[i64]) -> Attempted<Vec<Picked>> {
@@ -208,6 +208,7 @@ fn picked(row: &Row<'_>) -> rusqlite::Result<Picked> {
         max_attempts: columns.next()?,
         timeout_ms: columns.next()?,
         trace_parent: columns.next()?,
+        context: columns.next()?,
     })
 }
 
@@ -215,11 +216,11 @@ fn picked(row: &Row<'_>) -> rusqlite::Result<Picked> {
 /// there.
 const START: &str = "
 INSERT OR FAIL INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, error_info,
-                                  checkpoint, progress, result, expire_at, category, creator, unique_key, affinity,
+                                  checkpoint, progress, result, expire_at, category, creator, unique_key, run_id, affinity,
                                   exec_id, worker_id, host, started_at, deadline, heartbeat_ms, named, lease_until,
                                   check_at, updated_at)
 SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
-       expire_at, category, creator, unique_key, affinity, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?5
+       expire_at, category, creator, unique_key, run_id, affinity, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?5
 FROM task_waiting WHERE id = ?1";
 
 pub(super) fn start(connection: &Connection, starter: &Starter, starts: &[Start], now: Time) -> Attempted<()> {

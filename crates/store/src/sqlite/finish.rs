@@ -8,7 +8,8 @@ use taskwheel_model::{Status, TaskId, Time};
 /// The guard: what follows concerns this very execution.
 const FIND: &str = "
 SELECT CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, unique_key IS NOT NULL,
-       attempts > 1 OR round > 1 OR affinity IS NOT NULL, type, attempts, due, started_at, tenant
+       attempts > 1 OR round > 1 OR affinity IS NOT NULL, type, attempts, due, started_at, tenant, run_id,
+       CASE WHEN run_id IS NOT NULL THEN host END
 FROM task_running WHERE id = ?1 AND exec_id = ?2 AND (?3 IS NULL OR tenant = ?3)";
 const KEEP: &str = "
 INSERT OR FAIL INTO task_history (id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result,
@@ -35,6 +36,8 @@ pub(super) fn succeed(connection: &Connection, done: &[Done], keep: bool, now: T
                     attempt: row.get(4)?,
                     due: Time(row.get(5)?),
                     started_at: Time(row.get(6)?),
+                    run_id: row.get(8)?,
+                    host: row.get(9)?,
                 };
                 Ok((ended, row.get(1)?, row.get(2)?))
             })

@@ -47,6 +47,7 @@ pub(super) fn migrate(connection: &Connection, number: DatabaseNumber) -> Attemp
         // The next id is one more than this.
         let before_first = number.first_id().0 - 1;
         transaction.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('task', ?1)", [before_first])?;
+        transaction.execute("UPDATE task_sequence SET next_id = ?1", [before_first + 1])?;
     }
     Ok(transaction.commit()?)
 }

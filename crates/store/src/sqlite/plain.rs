@@ -1,5 +1,6 @@
 //! Plain statements.
 
+use crate::options::Dialect;
 use crate::plain::{Cell, Kind, Plain, PlainRow};
 use crate::session::Attempted;
 use rusqlite::types::{ToSql, ToSqlOutput};
@@ -16,11 +17,11 @@ impl ToSql for Cell {
 }
 
 pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u64> {
-    Ok(connection.prepare_cached(&statement.text)?.execute(params_from_iter(&statement.values))? as u64)
+    Ok(connection.prepare_cached(&statement.sql(Dialect::Sqlite))?.execute(params_from_iter(&statement.values))? as u64)
 }
 
 pub(super) fn rows(connection: &Connection, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
-    let mut prepared = connection.prepare_cached(&statement.text)?;
+    let mut prepared = connection.prepare_cached(&statement.sql(Dialect::Sqlite))?;
     let rows = prepared.query_map(params_from_iter(&statement.values), |row| cells(row, kinds).map(PlainRow::new))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -46,7 +46,7 @@ pub(super) fn exec_id(text: &str, column: usize) -> rusqlite::Result<ExecId> {
 macro_rules! content {
     () => {
         "t.id, t.priority, t.run_at, t.expire_at, t.max_attempts, t.retry, t.timeout_ms, t.remark, t.type, t.category,
-         t.creator, t.unique_key"
+         t.creator, t.unique_key, t.run_id"
     };
 }
 macro_rules! live {
@@ -112,6 +112,7 @@ struct Head {
     category: Option<String>,
     creator: Option<String>,
     unique_key: Option<String>,
+    run_id: Option<i64>,
     worker_seen_at: Option<Time>,
 }
 
@@ -121,8 +122,8 @@ fn record(row: &Row<'_>, place: PlaceReader) -> rusqlite::Result<Record> {
     let mut columns = Columns::of(row);
     let head = head(&mut columns)?;
     let place = place(&head, &mut columns)?;
-    let Head { content, task_type, category, creator, unique_key, worker_seen_at } = head;
-    Ok(Record { content, task_type, category, creator, unique_key, place, worker_seen_at })
+    let Head { content, task_type, category, creator, unique_key, run_id, worker_seen_at } = head;
+    Ok(Record { content, task_type, category, creator, unique_key, run_id, place, worker_seen_at })
 }
 
 fn head(columns: &mut Columns<'_, '_>) -> rusqlite::Result<Head> {
@@ -141,6 +142,7 @@ fn head(columns: &mut Columns<'_, '_>) -> rusqlite::Result<Head> {
         category: columns.next()?,
         creator: columns.next()?,
         unique_key: columns.next()?,
+        run_id: columns.next()?,
         worker_seen_at: time(columns.next()?),
     })
 }
@@ -154,6 +156,7 @@ fn live(head: &Head, columns: &mut Columns<'_, '_>) -> rusqlite::Result<LiveRow>
         category: head.category.clone(),
         creator: head.creator.clone(),
         unique_key: head.unique_key.clone(),
+        run_id: head.run_id,
         tenant: columns.next()?,
         rank: columns.next()?,
         due: Time(columns.next()?),
@@ -211,6 +214,7 @@ fn history(head: &Head, columns: &mut Columns<'_, '_>) -> rusqlite::Result<Place
     Ok(Place::History(HistoryRow {
         id: head.content.id,
         tenant: columns.next()?,
+        run_id: head.run_id,
         status: columns.next()?,
         round: columns.next()?,
         attempts: columns.next()?,
@@ -311,9 +315,9 @@ fn keep_running(connection: &Connection, rows: &[&LiveRow]) -> Attempted<usize> 
 
 const ENTER_WAITING: &str = "
 INSERT OR FAIL INTO task_waiting (id, tenant, type, lane, rank, due, status, round, attempts, error_count, error_info,
-                                  checkpoint, progress, result, expire_at, category, creator, unique_key, affinity,
-                                  hold_exec_id, hold_until, check_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+                                  checkpoint, progress, result, expire_at, category, creator, unique_key, run_id,
+                                  affinity, hold_exec_id, hold_until, check_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
 
 fn enter_waiting(connection: &Connection, rows: &[&LiveRow]) -> Attempted<()> {
     let mut statement = connection.prepare_cached(ENTER_WAITING)?;
@@ -337,6 +341,7 @@ fn enter_waiting(connection: &Connection, rows: &[&LiveRow]) -> Attempted<()> {
             row.category,
             row.creator,
             row.unique_key,
+            row.run_id,
             row.affinity,
             row.hold_exec_id.map(text),
             ms(row.hold_until),

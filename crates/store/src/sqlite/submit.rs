@@ -11,14 +11,14 @@ use taskwheel_model::{RetryPolicy, TaskId};
 const INSERT: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
                   category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent,
-                  created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+                  created_at, schedule_id, run_id, parent_id, root_id, context)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
 
 /// Inserts tasks where the triggers do the rest.
 pub(super) fn insert(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
     let mut statement = connection.prepare_cached(INSERT)?;
     let mut ids = Vec::with_capacity(tasks.len());
-    for Insert { task, priority, run_at, slot, created_at } in tasks {
+    for Insert { task, priority, run_at, slot, created_at, origin } in tasks {
         let id = statement.insert(params![
             task.tenant,
             task.task_type,
@@ -38,7 +38,12 @@ pub(super) fn insert(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec
             task.affinity,
             task.token_id,
             task.trace_parent,
-            created_at.0
+            created_at.0,
+            origin.as_ref().map(|origin| origin.schedule_id),
+            origin.as_ref().and_then(|origin| origin.run_id),
+            origin.as_ref().and_then(|origin| origin.parent_id).map(|id| id.0),
+            origin.as_ref().and_then(|origin| origin.root_id).map(|id| id.0),
+            origin.as_ref().and_then(|origin| origin.context.as_deref())
         ])?;
         ids.push(TaskId(id));
     }
@@ -52,8 +57,8 @@ fn policy(policy: &RetryPolicy) -> String {
 /// What the trigger `task_goes_live` writes.
 const GO_LIVE: &str = "
 INSERT INTO task_waiting (id, tenant, type, lane, rank, due, status, round, attempts, error_count, expire_at,
-                          category, creator, unique_key, affinity, check_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, 9 - ?5, ?6, 1, 1, 0, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+                          category, creator, unique_key, run_id, affinity, check_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, 9 - ?5, ?6, 1, 1, 0, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 /// What the trigger `task_takes_its_key` writes.
 const TAKE_KEY: &str = "INSERT INTO task_unique (tenant, type, unique_key, id) VALUES (?1, ?2, ?3, ?4)";
 
@@ -61,7 +66,7 @@ const TAKE_KEY: &str = "INSERT INTO task_unique (tenant, type, unique_key, id) V
 pub(super) fn insert_whole(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
     let ids = insert(connection, tasks)?;
     let mut go_live = connection.prepare_cached(GO_LIVE)?;
-    for (id, Insert { task, priority, run_at, created_at, .. }) in ids.iter().zip(tasks) {
+    for (id, Insert { task, priority, run_at, created_at, origin, .. }) in ids.iter().zip(tasks) {
         let (lane, look_at) = match &task.affinity {
             None => (None, task.expire_at),
             Some(host) => {
@@ -80,6 +85,7 @@ pub(super) fn insert_whole(connection: &Connection, tasks: &[Insert]) -> Attempt
             task.category,
             task.creator,
             task.unique_key,
+            origin.as_ref().and_then(|origin| origin.run_id),
             task.affinity,
             look_at.map(|time| time.0),
             created_at.0
@@ -145,7 +151,8 @@ mod tests {
             user.execute_batch(EMPTY).unwrap();
             user.execute_batch("UPDATE sqlite_sequence SET seq = seq - 1").unwrap();
             let (run_at, created_at) = (Time(created_at), Time(created_at));
-            let insert = Insert { priority: task.priority.unwrap_or(1), run_at, slot: None, created_at, task };
+            let insert =
+                Insert { priority: task.priority.unwrap_or(1), run_at, slot: None, created_at, task, origin: None };
             insert_whole(&writer, &[insert]).unwrap();
             assert_eq!(all(), by_triggers);
             user.execute_batch(EMPTY).unwrap();

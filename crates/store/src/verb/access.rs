@@ -191,7 +191,7 @@ fn in_short(text: &str) -> Value {
 }
 
 /// What differs between two objects, of each; all of the first where there is no second.
-fn difference(before: Value, after: Option<Value>) -> (Value, Value) {
+pub(super) fn difference(before: Value, after: Option<Value>) -> (Value, Value) {
     let (Value::Object(before), Some(Value::Object(after))) = (before.clone(), after) else {
         return (before, Value::Null);
     };
@@ -256,7 +256,7 @@ const WRITE: &str = "
 INSERT INTO task_audit (id, made_at, token_id, actor, tenant, action, target, was, became, detail)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
-async fn write_line(session: &mut dyn Session, line: AuditEntry) -> Attempted<()> {
+pub(super) async fn write_line(session: &mut dyn Session, line: AuditEntry) -> Attempted<()> {
     let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
     let write = plain(WRITE).bind(line.id).bind(line.at.0).bind(line.actor.token_id).bind(line.actor.name);
     let write = write.bind(line.tenant).bind(line.action).bind(line.target);

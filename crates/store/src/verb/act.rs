@@ -1,9 +1,9 @@
 //! Act: what people do to tasks, one by one or over all that a filter matches. Each task is decided by itself.
 
-use super::Memory;
 use super::renew::{load, of_tenant};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
+use super::{Memory, runs};
 use crate::options::Dialect;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest, Edit};
 use crate::rows::{Change, Changes, ContentRow, Place, Record};
@@ -57,7 +57,9 @@ pub(super) async fn act(
         }
     }
     session.write(changes.as_slice()).await?;
-    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect()))
+    let mut dues: Vec<_> = changes.as_slice().iter().filter_map(step::lane_due).collect();
+    dues.extend(runs::advance(session, memory, runs::ends(changes.as_slice())).await?);
+    Ok((answers, dues))
 }
 
 pub(super) async fn bulk(

@@ -2,10 +2,10 @@
 
 use super::step::{self, Hosts, Leaving};
 use super::watermark::Scan;
-use super::{Memory, Types};
+use super::{Memory, Types, runs};
 use crate::rows;
 use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter};
-use crate::worker::{ClaimRequest, ClaimedTask};
+use crate::worker::{ClaimRequest, ClaimedTask, Context};
 use std::time::Instant;
 use taskwheel_model::{Event, ExecId, Life, Refusal, State, TaskId, Time, decide};
 use uuid::Uuid;
@@ -30,7 +30,7 @@ pub(super) async fn claim(
         if ended.is_empty() || claimed.len() == request.max {
             break;
         }
-        end(session, &types, &ended).await?;
+        end(session, memory, &types, &ended).await?;
     }
     claimed.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.run_at, task.id));
     Ok(claimed)
@@ -146,6 +146,7 @@ async fn start(
             timeout_ms: rules.timeout_ms.unwrap_or(-1),
             started_at: now,
             trace_parent: task.trace_parent,
+            context: task.context.as_deref().map(Context::read).unwrap_or_default(),
         });
     }
     let starter = Starter {
@@ -160,7 +161,7 @@ async fn start(
 }
 
 /// Ends tasks that were due but may not start any more, so that the next claim does not meet them again.
-async fn end(session: &mut dyn Session, types: &Types, ids: &[TaskId]) -> Attempted<()> {
+async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[TaskId]) -> Attempted<()> {
     let now = session.now();
     let hosts = Hosts::new(&[], types);
     let mut changes = Vec::new();
@@ -173,7 +174,8 @@ async fn end(session: &mut dyn Session, types: &Types, ids: &[TaskId]) -> Attemp
             changes.push(step::change(&record, &step, &Leaving::default(), &hosts, now));
         }
     }
-    session.write(&changes).await
+    session.write(&changes).await?;
+    runs::advance(session, memory, runs::ends(&changes)).await.map(drop)
 }
 
 fn new_exec_id(now: Time) -> ExecId {

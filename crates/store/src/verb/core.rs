@@ -8,6 +8,7 @@ use crate::session::{Database, News, Repeat, Session, Work};
 use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use taskwheel_model::{NewTask, Ran, Time};
 
@@ -122,6 +123,9 @@ impl<D: Database> Core<D> {
     /// Lets claims see what a verb made due, once it is committed, here and at other nodes.
     pub(super) async fn made_due<T>(&self, work: impl Future<Output = Result<(T, Vec<LaneDue>)>>) -> Result<T> {
         let (answer, dues) = work.await?;
+        if self.memory.timers_moved.swap(false, Ordering::AcqRel) {
+            self.memory.timers.notify_one();
+        }
         self.memory.watermarks.lower(&dues);
         self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
         Ok(answer)

@@ -5,6 +5,7 @@
 //! and decided, and so is a success that did not meet its execution: it may be a repetition.
 
 use super::renew::{free, load, of_tenant};
+use super::runs::{self, StepEnd};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use super::{Memory, Types};
@@ -20,16 +21,18 @@ pub(super) async fn finish(
     reports: &[Report],
     keep_success: bool,
 ) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
-    let (succeeded, mut ran) = succeed(session, memory, reports, keep_success).await?;
+    let (succeeded, mut ran, mut steps) = succeed(session, memory, reports, keep_success).await?;
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
-    let (mut others, dues) = if rest.is_empty() {
-        (Vec::new().into_iter(), Vec::new())
-    } else {
+    let (mut others, mut dues) = (Vec::new().into_iter(), Vec::new());
+    if !rest.is_empty() {
         let types = memory.types.get(session).await?;
-        let (answers, dues, ended) = decide_rest(session, &types, &rest).await?;
+        let (answers, changes, ended) = decide_rest(session, &types, &rest).await?;
         ran.extend(ended);
-        (answers.into_iter(), dues)
-    };
+        dues.extend(changes.as_slice().iter().filter_map(step::lane_due));
+        steps.extend(runs::ends(changes.as_slice()));
+        others = answers.into_iter();
+    }
+    dues.extend(runs::advance(session, memory, steps).await?);
     let answer = |report: &Report| {
         if succeeded.contains(&(report.id, report.exec_id)) {
             // The same execution cannot have ended otherwise as well: the first word counts.
@@ -50,7 +53,7 @@ async fn succeed(
     memory: &Memory,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<(HashSet<(TaskId, ExecId)>, Vec<Ran>)> {
+) -> Attempted<(HashSet<(TaskId, ExecId)>, Vec<Ran>, Vec<StepEnd>)> {
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
@@ -74,6 +77,8 @@ async fn succeed(
     let workers: HashSet<_> = ended.iter().filter_map(|one| one.worker_id.clone()).collect();
     memory.workers.seen(session, &workers.into_iter().collect::<Vec<_>>()).await?;
     let succeeded = ended.iter().map(|one| (one.id, executions[&one.id].0)).collect();
+    let result = |id| done.binary_search_by_key(&id, |one| one.id).ok().and_then(|place| done[place].result.clone());
+    let steps = runs::ended_well(&ended, result);
     let ended_at = session.now();
     let ran = |one: Ended| Ran {
         outcome: executions[&one.id].1,
@@ -85,14 +90,14 @@ async fn succeed(
         ended_at,
         status: Status::Success,
     };
-    Ok((succeeded, ended.into_iter().map(ran).collect()))
+    Ok((succeeded, ended.into_iter().map(ran).collect(), steps))
 }
 
 async fn decide_rest(
     session: &mut dyn Session,
     types: &Types,
     reports: &[&Report],
-) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
+) -> Attempted<(Vec<Reported>, Changes, Vec<Ran>)> {
     let now = session.now();
     let workers = session.workers().await?;
     let hosts = Hosts::new(&workers, types);
@@ -138,7 +143,7 @@ async fn decide_rest(
     }
     session.write(changes.as_slice()).await?;
     session.seen(&callers.into_iter().collect::<Vec<_>>()).await?;
-    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect(), ran))
+    Ok((answers, changes, ran))
 }
 
 /// How the last execution of a finished task ended.

@@ -7,12 +7,18 @@ mod access;
 mod act;
 mod authority;
 mod backlog;
+mod calendar;
 mod claim;
 mod core;
 mod finish;
+mod fire;
+mod launch;
 mod read;
+mod records;
 mod renew;
 mod rescue;
+mod runs;
+mod schedules;
 mod statistics;
 mod step;
 mod submit;
@@ -40,10 +46,13 @@ use crate::verbs::{
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
+use calendar::RunIds;
 use statistics::Ledger;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{DatabaseNumber, NewTask, TaskId, Time, TypeSettings, limits};
+use tokio::sync::Notify;
 use types::TypeCache;
 use watermark::{LaneDue, Watermarks};
 use workers::WorkerCache;
@@ -74,6 +83,11 @@ struct Memory {
     workers: WorkerCache,
     ledger: Ledger,
     meter: Meter,
+    run_ids: RunIds,
+    /// Tells who waits for timers that some may be due earlier than they were.
+    timers: Notify,
+    /// Whether a transaction under way moved some.
+    timers_moved: AtomicBool,
 }
 
 impl<D: Database> SqlStore<D> {

@@ -1,9 +1,9 @@
 //! Rescue: looks at the clocks by the database's time, and acts on that very execution only.
 
-use super::Memory;
 use super::renew::load;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
+use super::{Memory, runs};
 use crate::rows::{Change, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::verbs::Rescued;
@@ -49,7 +49,9 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
         }
     }
     session.write(&changes).await?;
-    Ok((rescued, changes.iter().filter_map(step::lane_due).collect(), ran))
+    let mut dues: Vec<_> = changes.iter().filter_map(step::lane_due).collect();
+    dues.extend(runs::advance(session, memory, runs::ends(&changes)).await?);
+    Ok((rescued, dues, ran))
 }
 
 /// A task whose time had come to be looked at, and whose clocks have not run out: a task that was kept for a host may go

@@ -125,6 +125,7 @@ fn finished(row: &LiveRow, step: &Step, error: Option<String>, leaving: &Leaving
     HistoryRow {
         id: row.id,
         tenant: row.tenant.clone(),
+        run_id: row.run_id,
         status: status.code(),
         round: step.life.round,
         attempts: step.life.attempts,
@@ -166,6 +167,7 @@ fn revived(record: &Record, row: &HistoryRow, life: &Life, now: Time) -> LiveRow
         category: record.category.clone(),
         creator: record.creator.clone(),
         unique_key: record.unique_key.clone(),
+        run_id: record.run_id,
         affinity: None,
         hold_exec_id: None,
         hold_until: None,

@@ -143,7 +143,7 @@ fn unique(task: &NewTask) -> Option<(&str, &str, &str)> {
     task.unique_key.as_deref().map(|key| (task.tenant.as_str(), task.task_type.as_str(), key))
 }
 
-fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
+pub(super) fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
     let of_type = types.settings(&task.task_type).and_then(|settings| settings.priority);
     Insert {
         priority: task.priority.or(of_type).unwrap_or(limits::PRIORITY_MIN),
@@ -151,6 +151,7 @@ fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
         slot: task.route_key.as_deref().map(|key| Slot::of_route_key(key).get()),
         created_at: now,
         task: task.clone(),
+        origin: None,
     }
 }
 

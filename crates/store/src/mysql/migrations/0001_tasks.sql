@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS task (
     root_id      BIGINT,
     token_id     BIGINT,
     trace_parent VARCHAR(55),
+    context      LONGTEXT,
     remark       TEXT,
     created_at   DATETIME(3) NOT NULL DEFAULT (UTC_TIMESTAMP(3)),
     CONSTRAINT task_payload_bytes CHECK (OCTET_LENGTH(payload) <= 262144),
@@ -68,6 +69,7 @@ CREATE TABLE IF NOT EXISTS task_waiting (
     category     VARCHAR(200),
     creator      VARCHAR(64),
     unique_key   VARCHAR(200),
+    run_id       BIGINT,
     affinity     VARCHAR(64),
     hold_exec_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
     hold_until   BIGINT,
@@ -100,6 +102,7 @@ CREATE TABLE IF NOT EXISTS task_running (
     category     VARCHAR(200),
     creator      VARCHAR(64),
     unique_key   VARCHAR(200),
+    run_id       BIGINT,
     affinity     VARCHAR(64),
     exec_id      CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     worker_id    VARCHAR(64) NOT NULL,
@@ -261,17 +264,87 @@ CREATE TABLE IF NOT EXISTS task_audit (
     KEY task_audit_by_target (target, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
+-- The ids of schedules, timers and runs.
+CREATE TABLE IF NOT EXISTS task_sequence (
+    only_row BIGINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
+    next_id  BIGINT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+INSERT IGNORE INTO task_sequence (only_row, next_id) VALUES (1, 1);
+
+-- What fires, and when. The definition is JSON; each edit is a new version of it and of all its timers.
+CREATE TABLE IF NOT EXISTS task_schedule (
+    id         BIGINT NOT NULL PRIMARY KEY,
+    tenant     VARCHAR(64) NOT NULL,
+    name       VARCHAR(200) NOT NULL,
+    type       VARCHAR(200) NOT NULL,
+    status     VARCHAR(64) NOT NULL,
+    definition LONGTEXT NOT NULL,
+    version    BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    KEY task_schedule_by_tenant (tenant, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- The timers of schedules. cursor_at is the due time that comes next; next_due is the same while the timer can fire.
+CREATE TABLE IF NOT EXISTS task_timer (
+    id          BIGINT NOT NULL PRIMARY KEY,
+    schedule_id BIGINT NOT NULL,
+    version     BIGINT NOT NULL,
+    place       BIGINT NOT NULL,
+    spec        LONGTEXT NOT NULL,
+    has_begun   BIGINT NOT NULL,
+    cursor_at   BIGINT,
+    next_due    BIGINT,
+    KEY task_timer_due (next_due, id),
+    KEY task_timer_by_schedule (schedule_id, place)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. What a run is made of is kept with it while an
+-- edit of its schedule could change it.
+CREATE TABLE IF NOT EXISTS task_run (
+    id          BIGINT NOT NULL PRIMARY KEY,
+    tenant      VARCHAR(64) NOT NULL,
+    schedule_id BIGINT NOT NULL,
+    timer_id    BIGINT,
+    due_at      BIGINT NOT NULL,
+    status      BIGINT NOT NULL CHECK (status BETWEEN 1 AND 7),
+    log         VARCHAR(64) NOT NULL,
+    overlap     VARCHAR(64) NOT NULL,
+    rearms      BIGINT NOT NULL,
+    reason      LONGTEXT,
+    error       LONGTEXT,
+    host        VARCHAR(64),
+    definition  LONGTEXT,
+    started_at  BIGINT,
+    finished_at BIGINT,
+    UNIQUE KEY task_run_once (timer_id, due_at),
+    KEY task_run_by_schedule (schedule_id, id),
+    KEY task_run_by_tenant (tenant, id),
+    KEY task_run_live (schedule_id, status, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- The tasks of runs. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
+CREATE TABLE IF NOT EXISTS task_step (
+    run_id  BIGINT NOT NULL,
+    task_id BIGINT NOT NULL,
+    path    VARCHAR(64) NOT NULL,
+    shard   BIGINT,
+    status  BIGINT NOT NULL,
+    result  LONGTEXT,
+    PRIMARY KEY (run_id, task_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction. The store
 -- does it for its own inserts, many at a time, and says so by the variable.
 DROP TRIGGER IF EXISTS task_goes_live;
 CREATE TRIGGER task_goes_live AFTER INSERT ON task FOR EACH ROW
 IF @taskwheel_lets_wait IS NULL THEN
     INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
-                              category, creator, unique_key, affinity, check_at, updated_at)
+                              category, creator, unique_key, run_id, affinity, check_at, updated_at)
     VALUES (NEW.id, NEW.tenant, NEW.type, IF(NEW.affinity IS NULL, NEW.type, CONCAT(NEW.type, '@', NEW.affinity)),
             9 - NEW.priority, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000, 1, 1, 0, 0,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.expire_at) DIV 1000,
-            NEW.category, NEW.creator, NEW.unique_key, NEW.affinity,
+            NEW.category, NEW.creator, NEW.unique_key, NEW.run_id, NEW.affinity,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN NEW.affinity IS NULL THEN NEW.expire_at
                 WHEN NEW.expire_at IS NULL THEN NEW.run_at ELSE LEAST(NEW.run_at, NEW.expire_at) END) DIV 1000,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.created_at) DIV 1000);
@@ -306,7 +379,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        TIMESTAMPADD(MICROSECOND, 1000 * COALESCE(w.updated_at, r.updated_at, h.updated_at),
            CAST('1970-01-01' AS DATETIME(3))) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent, t.context
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

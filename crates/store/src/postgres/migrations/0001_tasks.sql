@@ -27,6 +27,7 @@ CREATE TABLE task (
     root_id      bigint,
     token_id     bigint,
     trace_parent text,
+    context      text,
     remark       text,
     created_at   timestamptz(3) NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
 );
@@ -60,6 +61,7 @@ CREATE TABLE task_waiting (
     category     text COLLATE "C",
     creator      text COLLATE "C",
     unique_key   text COLLATE "C",
+    run_id       bigint,
     affinity     text COLLATE "C",
     hold_exec_id uuid,
     hold_until   bigint,
@@ -91,6 +93,7 @@ CREATE TABLE task_running (
     category     text COLLATE "C",
     creator      text COLLATE "C",
     unique_key   text COLLATE "C",
+    run_id       bigint,
     affinity     text COLLATE "C",
     exec_id      uuid NOT NULL,
     worker_id    text COLLATE "C" NOT NULL,
@@ -253,14 +256,84 @@ CREATE INDEX task_audit_by_tenant ON task_audit (tenant, id);
 CREATE INDEX task_audit_by_action ON task_audit (action, id);
 CREATE INDEX task_audit_by_target ON task_audit (target, id);
 
+-- The ids of schedules, timers and runs.
+CREATE TABLE task_sequence (
+    only_row bigint NOT NULL PRIMARY KEY CHECK (only_row = 1),
+    next_id  bigint NOT NULL
+);
+INSERT INTO task_sequence (only_row, next_id) VALUES (1, 1);
+
+-- What fires, and when. The definition is JSON; each edit is a new version of it and of all its timers.
+CREATE TABLE task_schedule (
+    id         bigint NOT NULL PRIMARY KEY,
+    tenant     text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    type       text COLLATE "C" NOT NULL,
+    status     text COLLATE "C" NOT NULL,
+    definition text NOT NULL,
+    version    bigint NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
+CREATE INDEX task_schedule_by_tenant ON task_schedule (tenant, id);
+
+-- The timers of schedules. cursor_at is the due time that comes next; next_due is the same while the timer can fire.
+CREATE TABLE task_timer (
+    id          bigint NOT NULL PRIMARY KEY,
+    schedule_id bigint NOT NULL,
+    version     bigint NOT NULL,
+    place       bigint NOT NULL,
+    spec        text NOT NULL,
+    has_begun   bigint NOT NULL,
+    cursor_at   bigint,
+    next_due    bigint
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX task_timer_due ON task_timer (next_due, id) WHERE next_due IS NOT NULL;
+CREATE INDEX task_timer_by_schedule ON task_timer (schedule_id, place);
+
+-- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. What a run is made of is kept with it while an
+-- edit of its schedule could change it.
+CREATE TABLE task_run (
+    id          bigint NOT NULL PRIMARY KEY,
+    tenant      text COLLATE "C" NOT NULL,
+    schedule_id bigint NOT NULL,
+    timer_id    bigint,
+    due_at      bigint NOT NULL,
+    status      bigint NOT NULL CHECK (status BETWEEN 1 AND 7),
+    log         text COLLATE "C" NOT NULL,
+    overlap     text COLLATE "C" NOT NULL,
+    rearms      bigint NOT NULL,
+    reason      text,
+    error       text,
+    host        text COLLATE "C",
+    definition  text,
+    started_at  bigint,
+    finished_at bigint,
+    CONSTRAINT task_run_once UNIQUE (timer_id, due_at)
+);
+CREATE INDEX task_run_by_schedule ON task_run (schedule_id, id);
+CREATE INDEX task_run_by_tenant ON task_run (tenant, id);
+CREATE INDEX task_run_live ON task_run (schedule_id, status, id) WHERE status <= 2;
+
+-- The tasks of runs. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
+CREATE TABLE task_step (
+    run_id  bigint NOT NULL,
+    task_id bigint NOT NULL,
+    path    text COLLATE "C" NOT NULL,
+    shard   bigint,
+    status  bigint NOT NULL,
+    result  text,
+    PRIMARY KEY (run_id, task_id)
+);
+
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
 CREATE FUNCTION task_goes_live() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO task_waiting (id, tenant, type, lane, rank, due, status, round, attempts, error_count, expire_at,
-                              category, creator, unique_key, affinity, check_at, updated_at)
+                              category, creator, unique_key, run_id, affinity, check_at, updated_at)
     SELECT id, tenant, type, CASE WHEN affinity IS NULL THEN type ELSE type || '@' || affinity END, 9 - priority,
            (date_part('epoch', run_at) * 1000)::bigint, 1, 1, 0, 0, (date_part('epoch', expire_at) * 1000)::bigint,
-           category, creator, unique_key, affinity,
+           category, creator, unique_key, run_id, affinity,
            LEAST((date_part('epoch', expire_at) * 1000)::bigint,
                  CASE WHEN affinity IS NOT NULL THEN (date_part('epoch', run_at) * 1000)::bigint END),
            (date_part('epoch', created_at) * 1000)::bigint
@@ -305,7 +378,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        task_time(COALESCE(r.started_at, h.started_at)) AS started_at, task_time(h.finished_at) AS finished_at,
        h.finished_at - h.started_at AS exec_ms, t.created_at,
        task_time(COALESCE(w.updated_at, r.updated_at, h.updated_at)) AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent, t.context::json AS context
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

@@ -28,6 +28,7 @@ CREATE TABLE task (
     root_id      INTEGER,
     token_id     INTEGER,
     trace_parent TEXT,
+    context      TEXT,
     remark       TEXT,
     created_at   INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
 ) STRICT;
@@ -61,6 +62,7 @@ CREATE TABLE task_waiting (
     category     TEXT,
     creator      TEXT,
     unique_key   TEXT,
+    run_id       INTEGER,
     affinity     TEXT,
     hold_exec_id TEXT,
     hold_until   INTEGER,
@@ -95,6 +97,7 @@ CREATE TABLE task_running (
     category     TEXT,
     creator      TEXT,
     unique_key   TEXT,
+    run_id       INTEGER,
     affinity     TEXT,
     exec_id      TEXT NOT NULL,
     worker_id    TEXT NOT NULL,
@@ -257,14 +260,85 @@ CREATE INDEX task_audit_by_tenant ON task_audit (tenant, id);
 CREATE INDEX task_audit_by_action ON task_audit (action, id);
 CREATE INDEX task_audit_by_target ON task_audit (target, id);
 
+-- The ids of schedules, timers and runs.
+CREATE TABLE task_sequence (
+    only_row INTEGER NOT NULL PRIMARY KEY CHECK (only_row = 1),
+    next_id  INTEGER NOT NULL
+) STRICT;
+INSERT INTO task_sequence (only_row, next_id) VALUES (1, 1);
+
+-- What fires, and when. The definition is JSON; each edit is a new version of it and of all its timers.
+CREATE TABLE task_schedule (
+    id         INTEGER NOT NULL PRIMARY KEY,
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    type       TEXT NOT NULL,
+    status     TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX task_schedule_by_tenant ON task_schedule (tenant, id);
+
+-- The timers of schedules. cursor_at is the due time that comes next; next_due is the same while the timer can fire.
+CREATE TABLE task_timer (
+    id          INTEGER NOT NULL PRIMARY KEY,
+    schedule_id INTEGER NOT NULL,
+    version     INTEGER NOT NULL,
+    place       INTEGER NOT NULL,
+    spec        TEXT NOT NULL,
+    has_begun   INTEGER NOT NULL,
+    cursor_at   INTEGER,
+    next_due    INTEGER
+) STRICT;
+CREATE INDEX task_timer_due ON task_timer (next_due, id) WHERE next_due IS NOT NULL;
+CREATE INDEX task_timer_by_schedule ON task_timer (schedule_id, place);
+
+-- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. What a run is made of is kept with it while an
+-- edit of its schedule could change it.
+CREATE TABLE task_run (
+    id          INTEGER NOT NULL PRIMARY KEY,
+    tenant      TEXT NOT NULL,
+    schedule_id INTEGER NOT NULL,
+    timer_id    INTEGER,
+    due_at      INTEGER NOT NULL,
+    status      INTEGER NOT NULL CHECK (status BETWEEN 1 AND 7),
+    log         TEXT NOT NULL,
+    overlap     TEXT NOT NULL,
+    rearms      INTEGER NOT NULL,
+    reason      TEXT,
+    error       TEXT,
+    host        TEXT,
+    definition  TEXT,
+    started_at  INTEGER,
+    finished_at INTEGER,
+    UNIQUE (timer_id, due_at)
+) STRICT;
+CREATE INDEX task_run_by_schedule ON task_run (schedule_id, id);
+CREATE INDEX task_run_by_tenant ON task_run (tenant, id);
+CREATE INDEX task_run_live ON task_run (schedule_id, status, id) WHERE status <= 2;
+
+-- The tasks of runs. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
+CREATE TABLE task_step (
+    run_id  INTEGER NOT NULL,
+    task_id INTEGER NOT NULL,
+    path    TEXT NOT NULL,
+    shard   INTEGER,
+    status  INTEGER NOT NULL,
+    result  TEXT,
+    PRIMARY KEY (run_id, task_id)
+) STRICT;
+
 -- A plain INSERT INTO task is a whole submit: this puts the task where claims find it, in the same transaction.
 CREATE TRIGGER task_goes_live AFTER INSERT ON task
 BEGIN
     INSERT INTO task_waiting (id, tenant, type, lane, rank, due, status, round, attempts, error_count, expire_at,
-                              category, creator, unique_key, affinity, check_at, updated_at)
+                              category, creator, unique_key, run_id, affinity, check_at, updated_at)
     VALUES (NEW.id, NEW.tenant, NEW.type,
             CASE WHEN NEW.affinity IS NULL THEN NEW.type ELSE NEW.type || '@' || NEW.affinity END, 9 - NEW.priority,
-            NEW.run_at, 1, 1, 0, 0, NEW.expire_at, NEW.category, NEW.creator, NEW.unique_key, NEW.affinity,
+            NEW.run_at, 1, 1, 0, 0, NEW.expire_at, NEW.category, NEW.creator, NEW.unique_key, NEW.run_id,
+            NEW.affinity,
             CASE WHEN NEW.affinity IS NULL THEN NEW.expire_at ELSE min(NEW.run_at, coalesce(NEW.expire_at, NEW.run_at)) END,
             NEW.created_at);
 END;
@@ -308,7 +382,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
        h.finished_at - h.started_at AS exec_ms,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1000.0, 'unixepoch') AS created_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', COALESCE(w.updated_at, r.updated_at, h.updated_at) / 1000.0, 'unixepoch') AS updated_at,
-       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent
+       t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent, t.context
 FROM task t
 LEFT JOIN task_waiting w ON w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id

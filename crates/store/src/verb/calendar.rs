@@ -1,0 +1,178 @@
+//! The verbs of schedules, as calls of the store.
+
+use super::fire::{self, Firings};
+use super::{SqlStore, records, schedules};
+use crate::access::Actor;
+use crate::schedule::{Fired, NewSchedule, Run, RunNow, RunQuery, Schedule, ScheduleEdit, ScheduleQuery, Schedules};
+use crate::session::{Database, Repeat};
+use crate::{Result, StoreError};
+use async_trait::async_trait;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use taskwheel_model::field::{self};
+use taskwheel_model::{Time, limits};
+
+/// So many ids of runs are taken at a time.
+const IDS_AT_ONCE: usize = 512;
+/// Ids are used for so long after they were taken: so their order is that of time, nearly.
+const IDS_FRESH: Duration = Duration::from_secs(1);
+
+/// Ids of runs that were taken and not used yet. They are taken in a transaction of their own, so that no firing waits for another's.
+#[derive(Default)]
+pub(super) struct RunIds(Mutex<Option<(Range<i64>, Instant)>>);
+
+impl RunIds {
+    fn take(&self, wanted: usize) -> Option<Range<i64>> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let enough =
+            |(ids, at): &(Range<i64>, Instant)| ids.end - ids.start >= wanted as i64 && at.elapsed() < IDS_FRESH;
+        taken.filter(enough).map(|(ids, _)| ids)
+    }
+
+    fn give_back(&self, ids: Range<i64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ids, Instant::now()));
+    }
+}
+
+#[async_trait]
+impl<D: Database> Schedules for SqlStore<D> {
+    async fn create_schedule(&self, by: Actor, new: NewSchedule) -> Result<Schedule> {
+        field::name("tenant", &new.tenant, limits::NAME_CHARS_MAX)?;
+        new.definition.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
+        schedules::validate_timers(new.timers.iter())?;
+        let work = self.core.change("create_schedule", Repeat::Harmful, (by, new), |session, input| {
+            Box::pin(async move { schedules::create(session, &input.0, &input.1).await })
+        });
+        self.timers_changed(work.await)
+    }
+
+    async fn edit_schedule(
+        &self,
+        by: Actor,
+        tenant: Option<String>,
+        id: i64,
+        edit: ScheduleEdit,
+    ) -> Result<Option<Schedule>> {
+        schedules::validate_timers(edit.timers.as_deref().unwrap_or_default().iter().map(|(_, timer)| timer))?;
+        let work = self.core.change("edit_schedule", Repeat::Harmless, (by, tenant, id, edit), |session, input| {
+            Box::pin(async move {
+                let (by, tenant, id, edit) = &*input;
+                schedules::edit(session, by, tenant.as_deref(), *id, edit).await
+            })
+        });
+        self.timers_changed(work.await)
+    }
+
+    async fn delete_schedule(&self, by: Actor, tenant: Option<String>, id: i64) -> Result<bool> {
+        self.core
+            .change("delete_schedule", Repeat::Harmless, (by, tenant, id), |session, input| {
+                Box::pin(async move { schedules::delete(session, &input.0, input.1.as_deref(), input.2).await })
+            })
+            .await
+    }
+
+    async fn schedule(&self, tenant: Option<String>, id: i64) -> Result<Option<(Schedule, Time)>> {
+        self.core
+            .look("schedule", (tenant, id), |session, input| {
+                Box::pin(async move {
+                    let found = schedules::get(session, input.0.as_deref(), input.1).await?;
+                    Ok(found.map(|schedule| (schedule, session.now())))
+                })
+            })
+            .await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>> {
+        self.core
+            .look("schedules", query, |session, query| Box::pin(async move { schedules::list(session, &query).await }))
+            .await
+    }
+
+    async fn run_schedule(&self, by: Actor, tenant: Option<String>, id: i64) -> Result<Option<RunNow>> {
+        let input = (self.core.memory.clone(), by, tenant, id);
+        let work = self.core.change("run_schedule", Repeat::Harmful, input, |session, input| {
+            Box::pin(async move {
+                let (memory, by, tenant, id) = &*input;
+                fire::run_now(session, memory, by, tenant.as_deref(), *id).await
+            })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Vec<Run>> {
+        self.core
+            .look("runs", query, |session, query| Box::pin(async move { records::list(session, &query).await }))
+            .await
+    }
+
+    async fn run(&self, tenant: Option<String>, id: i64) -> Result<Option<Run>> {
+        self.core
+            .look("run", (tenant, id), |session, input| {
+                Box::pin(async move { records::get(session, input.0.as_deref(), input.1).await })
+            })
+            .await
+    }
+
+    async fn cancel_run(&self, by: Actor, tenant: Option<String>, id: i64) -> Result<Option<Run>> {
+        let input = (self.core.memory.clone(), by, tenant, id);
+        let work = self.core.change("cancel_run", Repeat::Harmless, input, |session, input| {
+            Box::pin(async move {
+                let (memory, by, tenant, id) = &*input;
+                records::cancel(session, memory, by, tenant.as_deref(), *id).await
+            })
+        });
+        self.core.made_due(work).await
+    }
+
+    async fn fire(&self, max: usize) -> Result<Fired> {
+        let mut wanted = 1;
+        loop {
+            let ids = self.run_ids(wanted).await?;
+            let input = (self.core.memory.clone(), ids.clone(), max);
+            // A second try finds the cursors moved.
+            let work = self.core.change("fire", Repeat::Harmless, input, |session, input| {
+                Box::pin(async move { fire::fire(session, &input.0, input.1.clone(), input.2).await })
+            });
+            match self.core.made_due(work).await? {
+                Firings::Done(fired) => {
+                    self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
+                    return Ok(fired);
+                }
+                Firings::NeedsIds(more) => wanted = more,
+            }
+        }
+    }
+
+    async fn timers_moved(&self) {
+        self.core.memory.timers.notified().await;
+    }
+
+    async fn purge_runs(&self, keep_ms: i64) -> Result<u64> {
+        self.core
+            .change("purge_runs", Repeat::Harmless, keep_ms, |session, keep_ms| {
+                Box::pin(async move { records::purge(session, *keep_ms).await })
+            })
+            .await
+    }
+}
+
+impl<D: Database> SqlStore<D> {
+    async fn run_ids(&self, wanted: usize) -> Result<Range<i64>> {
+        if let Some(ids) = self.core.memory.run_ids.take(wanted) {
+            return Ok(ids);
+        }
+        let count = wanted.max(IDS_AT_ONCE);
+        let work = self.core.change("take_run_ids", Repeat::Harmless, count, |session, count| {
+            Box::pin(async move { schedules::next_ids(session, *count).await })
+        });
+        let first = work.await?;
+        Ok(first..first + count as i64)
+    }
+
+    /// Tells who waits for timers that they may be due earlier than they were.
+    fn timers_changed<T>(&self, answer: Result<T>) -> Result<T> {
+        self.core.memory.timers.notify_one();
+        answer
+    }
+}

@@ -1,0 +1,253 @@
+//! Launch: what begins in a transaction, the tasks of runs and the runs themselves, written together.
+
+use super::schedules::text;
+use super::submit::settle;
+use super::types::Types;
+use super::watermark::LaneDue;
+use crate::plain::{Column, Kind, plain};
+use crate::session::{Attempted, Insert, Origin, Session};
+use crate::worker::{Context, Worker};
+use serde::Serialize;
+use taskwheel_model::schedule::{Log, Overlap, Shards};
+use taskwheel_model::{Definition, NewTask, RunStatus, Status, TaskId, Time, limits};
+
+/// One firing of a schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Firing<'a> {
+    pub schedule_id: i64,
+    pub tenant: &'a str,
+    /// `None` where somebody asked for it.
+    pub timer_id: Option<i64>,
+    pub definition: &'a Definition,
+    pub due: Time,
+    /// Whether its timer waits for the end of the run.
+    pub rearms: bool,
+}
+
+/// What becomes of a firing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Start,
+    Queue,
+    Skip {
+        /// In a word.
+        reason: &'static str,
+        /// What more there is to say.
+        detail: Option<String>,
+    },
+}
+
+impl Fate {
+    pub(super) fn skip(reason: &'static str) -> Fate {
+        Fate::Skip { reason, detail: None }
+    }
+}
+
+/// A row of `task_run`.
+#[derive(Clone, Debug, Serialize)]
+struct RunRow {
+    id: i64,
+    tenant: String,
+    schedule_id: i64,
+    timer_id: Option<i64>,
+    due_at: Time,
+    status: i64,
+    log: Log,
+    overlap: Overlap,
+    rearms: i64,
+    reason: Option<&'static str>,
+    error: Option<String>,
+    definition: Option<String>,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+}
+
+/// A row of `task_step`.
+#[derive(Clone, Debug, Serialize)]
+struct StepRow {
+    run_id: i64,
+    task_id: TaskId,
+    path: String,
+    shard: Option<u32>,
+    status: i16,
+}
+
+/// What is to begin.
+#[derive(Default)]
+pub(super) struct Launch {
+    inserts: Vec<Insert>,
+    runs: Vec<RunRow>,
+    /// Of each task to insert, its place in its run, where that is followed.
+    places: Vec<Option<(i64, String, Option<u32>)>>,
+}
+
+impl Launch {
+    pub(super) fn tasks(&self) -> usize {
+        self.inserts.len()
+    }
+
+    /// Adds a firing. A run that nobody has to follow and nobody wants a record of is its task and nothing else.
+    pub(super) fn fire(&mut self, id: i64, firing: &Firing<'_>, fate: &Fate, at: &Moment<'_>) {
+        let Firing { definition, .. } = firing;
+        let roots = at.roots(definition, firing.tenant, firing.due);
+        let (fate, roots) = match fate {
+            Fate::Start if roots.is_empty() => (&Fate::skip("no_workers"), Vec::new()),
+            Fate::Start => (fate, roots),
+            _ => (fate, Vec::new()),
+        };
+        let is_tree = definition.has_followers(&[]) || roots.len() > 1 || definition.shards.is_some();
+        let is_followed =
+            definition.log == Log::TransLog || definition.overlap != Overlap::Allow || firing.rearms || is_tree;
+        let is_recorded = match fate {
+            Fate::Start => is_followed || definition.log == Log::TriggerLog,
+            Fate::Queue => true,
+            Fate::Skip { .. } => definition.log != Log::None,
+        };
+        let run_id = is_recorded.then_some(id);
+        if is_recorded {
+            let status = match fate {
+                Fate::Start if is_followed => RunStatus::Running,
+                Fate::Start => RunStatus::Done,
+                Fate::Queue => RunStatus::Queued,
+                Fate::Skip { .. } => RunStatus::Skipped,
+            };
+            let (reason, detail) = match fate {
+                Fate::Skip { reason, detail } => (Some(*reason), detail.clone()),
+                _ => (None, None),
+            };
+            self.runs.push(RunRow {
+                id,
+                tenant: firing.tenant.to_owned(),
+                schedule_id: firing.schedule_id,
+                timer_id: firing.timer_id,
+                due_at: firing.due,
+                status: status.code(),
+                log: definition.log,
+                overlap: definition.overlap,
+                rearms: i64::from(firing.rearms),
+                reason,
+                error: detail,
+                definition: (is_tree || *fate == Fate::Queue).then(|| text(*definition)),
+                started_at: (*fate == Fate::Start).then_some(at.now),
+                finished_at: (!status.lives()).then_some(at.now),
+            });
+        }
+        let followed = run_id.filter(|_| is_followed);
+        self.add_roots((firing.schedule_id, run_id, followed), roots, at);
+    }
+
+    /// Adds the tasks of a run's root.
+    pub(super) fn add_roots(
+        &mut self,
+        (schedule_id, run_id, followed): (i64, Option<i64>, Option<i64>),
+        roots: Vec<(NewTask, Context)>,
+        at: &Moment<'_>,
+    ) {
+        for (task, context) in roots {
+            let shard = context.shard_index;
+            let origin = Origin { schedule_id, run_id, parent_id: None, root_id: None, context: context.text() };
+            self.add(task, origin, followed.map(|run_id| (run_id, String::new(), shard)), at);
+        }
+    }
+
+    /// Adds a task of a run, with its place in it.
+    pub(super) fn add(
+        &mut self,
+        task: NewTask,
+        origin: Origin,
+        place: Option<(i64, String, Option<u32>)>,
+        at: &Moment<'_>,
+    ) {
+        self.inserts.push(Insert { origin: Some(origin), ..settle(&task, at.types, at.now) });
+        self.places.push(place);
+    }
+
+    /// Writes all of it, and says where claims can find it.
+    pub(super) async fn write(self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
+        let now = session.now();
+        let ids = session.insert(&self.inserts).await?;
+        let step = |(task_id, (run_id, path, shard)): (TaskId, (i64, String, Option<u32>))| StepRow {
+            run_id,
+            task_id,
+            path,
+            shard,
+            status: Status::New.code(),
+        };
+        let places = ids.into_iter().zip(self.places).filter_map(|(id, place)| Some((id, place?)));
+        let steps: Vec<_> = places.map(step).collect();
+        if !self.runs.is_empty() {
+            session.execute(&plain(INTO_RUN).rows(RUN, &self.runs)).await?;
+        }
+        if !steps.is_empty() {
+            session.execute(&plain(INTO_STEP).rows(STEP, &steps)).await?;
+        }
+        let tasks: Vec<_> = self.inserts.into_iter().map(|insert| insert.task).collect();
+        Ok(LaneDue::of(&tasks, now))
+    }
+}
+
+const INTO_RUN: &str = "
+INSERT INTO task_run (id, tenant, schedule_id, timer_id, due_at, status, log, overlap, rearms, reason, error, definition,
+                      started_at, finished_at)
+SELECT n.id, n.tenant, n.schedule_id, n.timer_id, n.due_at, n.status, n.log, n.overlap, n.rearms, n.reason, n.error,
+       n.definition, n.started_at, n.finished_at FROM ";
+const RUN: &[Column] = &[
+    ("id", Kind::Number),
+    ("tenant", Kind::Text),
+    ("schedule_id", Kind::Number),
+    ("timer_id", Kind::Number),
+    ("due_at", Kind::Number),
+    ("status", Kind::Number),
+    ("log", Kind::Text),
+    ("overlap", Kind::Text),
+    ("rearms", Kind::Number),
+    ("reason", Kind::Text),
+    ("error", Kind::Text),
+    ("definition", Kind::Text),
+    ("started_at", Kind::Number),
+    ("finished_at", Kind::Number),
+];
+const INTO_STEP: &str = "
+INSERT INTO task_step (run_id, task_id, path, shard, status) SELECT n.run_id, n.task_id, n.path, n.shard, n.status FROM ";
+const STEP: &[Column] = &[
+    ("run_id", Kind::Number),
+    ("task_id", Kind::Number),
+    ("path", Kind::Text),
+    ("shard", Kind::Number),
+    ("status", Kind::Number),
+];
+
+/// What a launch must know about the moment.
+pub(super) struct Moment<'a> {
+    pub types: &'a Types,
+    /// The workers, read where something has shards.
+    pub workers: &'a [Worker],
+    pub now: Time,
+}
+
+impl Moment<'_> {
+    /// The tasks of the root: one, or one for each shard, each offered first to a host that has a worker for it. None where there shall be
+    /// one for each worker and there is no worker.
+    pub(super) fn roots(&self, definition: &Definition, tenant: &str, due: Time) -> Vec<(NewTask, Context)> {
+        let root = definition.root(tenant, due);
+        let Some(shards) = definition.shards else { return vec![(root, Context::default())] };
+        let category = definition.category.as_deref();
+        let of_type = self.types.settings(&definition.task_type).and_then(|settings| settings.category.as_deref());
+        let alive = |worker: &&Worker| {
+            worker.is_alive(self.now)
+                && worker.tenant.as_deref().is_none_or(|owner| owner == tenant)
+                && worker.takes(&definition.task_type, category.or(of_type))
+        };
+        let hosts: Vec<&str> = self.workers.iter().filter(alive).map(|worker| worker.host.as_str()).collect();
+        let total = match shards {
+            Shards::PerWorker(_) => hosts.len().min(limits::SHARDS_MAX as usize) as u32,
+            Shards::Fixed(total) => total,
+        };
+        let shard = |index: u32| {
+            let affinity = (!hosts.is_empty()).then(|| hosts[index as usize % hosts.len()].to_owned());
+            let context = Context { shard_index: Some(index), shard_total: Some(total), parent: None };
+            (NewTask { affinity, ..root.clone() }, context)
+        };
+        (0..total).map(shard).collect()
+    }
+}
