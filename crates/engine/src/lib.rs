@@ -18,6 +18,7 @@ mod due;
 mod history;
 mod news;
 mod rescue;
+mod schedules;
 mod statistics;
 
 pub use taskwheel_store as store;
@@ -47,6 +48,8 @@ pub struct EngineOptions {
     pub rescue_every: Duration,
     /// How long finished tasks are kept.
     pub retention: Retention,
+    /// How long the records of runs are kept after their end, in milliseconds. `None` is for ever.
+    pub keep_runs_ms: Option<i64>,
 }
 
 impl Default for EngineOptions {
@@ -55,6 +58,7 @@ impl Default for EngineOptions {
             look_every: Duration::from_millis(100),
             rescue_every: Duration::from_millis(500),
             retention: Retention::default(),
+            keep_runs_ms: None,
         }
     }
 }
@@ -122,6 +126,8 @@ impl Engine {
         loops.spawn(news::run(inner.clone(), stopped.clone()));
         loops.spawn(rescue::run(inner.clone(), stopped.clone()));
         loops.spawn(history::run(inner.clone(), stopped.clone()));
+        loops.spawn(schedules::run(inner.clone(), stopped.clone()));
+        loops.spawn(schedules::wake(inner.clone(), stopped.clone()));
         loops.spawn(statistics::run(inner.clone(), stopped));
         Engine { inner, loops: tokio::sync::Mutex::new(loops), stopping }
     }

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::access::Actor;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use taskwheel_model::{Definition, RunStatus, ScheduleStatus, Status, TaskId, Time, Timer};
 
 /// A schedule to make.
@@ -189,6 +190,9 @@ pub trait Schedules: Send + Sync {
 
     /// Fires what is due, at most so many timers.
     async fn fire(&self, max: usize) -> Result<Fired>;
+
+    /// Waits until runs begin tasks through this store, and says how many of which types. A caller that goes away loses nothing.
+    async fn launched(&self) -> HashMap<String, usize>;
 
     /// Waits until timers of this store may be due earlier than they were, by an edit or because a run ended. A hint, as `news` is.
     async fn timers_moved(&self);

@@ -13,6 +13,7 @@ mod read;
 mod rows;
 mod session;
 mod submit;
+mod unique;
 mod workers;
 
 use crate::connections::Connections;

@@ -3,7 +3,7 @@
 use super::renew::{load, of_tenant};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
-use super::{Memory, runs};
+use super::{Memory, ends, runs};
 use crate::options::Dialect;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest, Edit};
 use crate::rows::{Change, Changes, ContentRow, Place, Record};
@@ -58,7 +58,7 @@ pub(super) async fn act(
     }
     session.write(changes.as_slice()).await?;
     let mut dues: Vec<_> = changes.as_slice().iter().filter_map(step::lane_due).collect();
-    dues.extend(runs::advance(session, memory, runs::ends(changes.as_slice())).await?);
+    dues.extend(runs::advance(session, memory, ends::of(changes.as_slice())).await?);
     Ok((answers, dues))
 }
 

@@ -1,17 +1,20 @@
 //! The verbs of schedules, as calls of the store.
 
 use super::fire::{self, Firings};
+use super::watermark::LaneDue;
 use super::{SqlStore, records, schedules};
 use crate::access::Actor;
 use crate::schedule::{Fired, NewSchedule, Run, RunNow, RunQuery, Schedule, ScheduleEdit, ScheduleQuery, Schedules};
 use crate::session::{Database, Repeat};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::field::{self};
 use taskwheel_model::{Time, limits};
+use tokio::sync::Notify;
 
 /// So many ids of runs are taken at a time.
 const IDS_AT_ONCE: usize = 512;
@@ -32,6 +35,38 @@ impl RunIds {
 
     fn give_back(&self, ids: Range<i64>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ids, Instant::now()));
+    }
+}
+
+/// What runs began since somebody asked, by type.
+#[derive(Default)]
+pub(super) struct Launched {
+    tasks: Mutex<HashMap<String, usize>>,
+    some: Notify,
+}
+
+impl Launched {
+    /// To be called after the commit.
+    pub(super) fn add(&self, dues: &[LaneDue]) {
+        if dues.iter().all(|due| due.launched == 0) {
+            return;
+        }
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        for due in dues {
+            *tasks.entry(due.task_type().to_owned()).or_default() += due.launched;
+        }
+        drop(tasks);
+        self.some.notify_one();
+    }
+
+    async fn next(&self) -> HashMap<String, usize> {
+        loop {
+            let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+            if !tasks.is_empty() {
+                return tasks;
+            }
+            self.some.notified().await;
+        }
     }
 }
 
@@ -142,6 +177,10 @@ impl<D: Database> Schedules for SqlStore<D> {
                 Firings::NeedsIds(more) => wanted = more,
             }
         }
+    }
+
+    async fn launched(&self) -> HashMap<String, usize> {
+        self.core.memory.launched.next().await
     }
 
     async fn timers_moved(&self) {

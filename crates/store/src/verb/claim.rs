@@ -2,7 +2,7 @@
 
 use super::step::{self, Hosts, Leaving};
 use super::watermark::Scan;
-use super::{Memory, Types, runs};
+use super::{Memory, Types, ends, runs};
 use crate::rows;
 use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter};
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
@@ -175,7 +175,7 @@ async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[T
         }
     }
     session.write(&changes).await?;
-    runs::advance(session, memory, runs::ends(&changes)).await.map(drop)
+    runs::advance(session, memory, ends::of(&changes)).await.map(drop)
 }
 
 fn new_exec_id(now: Time) -> ExecId {

@@ -126,6 +126,7 @@ impl<D: Database> Core<D> {
         if self.memory.timers_moved.swap(false, Ordering::AcqRel) {
             self.memory.timers.notify_one();
         }
+        self.memory.launched.add(&dues);
         self.memory.watermarks.lower(&dues);
         self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
         Ok(answer)

@@ -4,11 +4,11 @@
 //! test `success_of_the_current_execution_always_ends_the_task`). So it is one guarded statement. Everything else is loaded
 //! and decided, and so is a success that did not meet its execution: it may be a repetition.
 
+use super::ends::{self, StepEnd};
 use super::renew::{free, load, of_tenant};
-use super::runs::{self, StepEnd};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
-use super::{Memory, Types};
+use super::{Memory, Types, runs};
 use crate::rows::{Changes, Place, Record};
 use crate::session::{Attempted, Done, Ended, Session};
 use crate::worker::{Report, Reported};
@@ -29,7 +29,7 @@ pub(super) async fn finish(
         let (answers, changes, ended) = decide_rest(session, &types, &rest).await?;
         ran.extend(ended);
         dues.extend(changes.as_slice().iter().filter_map(step::lane_due));
-        steps.extend(runs::ends(changes.as_slice()));
+        steps.extend(ends::of(changes.as_slice()));
         others = answers.into_iter();
     }
     dues.extend(runs::advance(session, memory, steps).await?);
@@ -78,7 +78,7 @@ async fn succeed(
     memory.workers.seen(session, &workers.into_iter().collect::<Vec<_>>()).await?;
     let succeeded = ended.iter().map(|one| (one.id, executions[&one.id].0)).collect();
     let result = |id| done.binary_search_by_key(&id, |one| one.id).ok().and_then(|place| done[place].result.clone());
-    let steps = runs::ended_well(&ended, result);
+    let steps = ends::of_well(&ended, result);
     let ended_at = session.now();
     let ran = |one: Ended| Ran {
         outcome: executions[&one.id].1,

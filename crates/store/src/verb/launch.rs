@@ -182,7 +182,11 @@ impl Launch {
             session.execute(&plain(INTO_STEP).rows(STEP, &steps)).await?;
         }
         let tasks: Vec<_> = self.inserts.into_iter().map(|insert| insert.task).collect();
-        Ok(LaneDue::of(&tasks, now))
+        let mut dues = LaneDue::of(&tasks, now);
+        for due in &mut dues {
+            due.launched = tasks.iter().filter(|task| task.task_type == due.lane).count();
+        }
+        Ok(dues)
     }
 }
 

@@ -10,6 +10,7 @@ mod backlog;
 mod calendar;
 mod claim;
 mod core;
+mod ends;
 mod finish;
 mod fire;
 mod launch;
@@ -46,7 +47,7 @@ use crate::verbs::{
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
-use calendar::RunIds;
+use calendar::{Launched, RunIds};
 use statistics::Ledger;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -84,6 +85,7 @@ struct Memory {
     ledger: Ledger,
     meter: Meter,
     run_ids: RunIds,
+    launched: Launched,
     /// Tells who waits for timers that some may be due earlier than they were.
     timers: Notify,
     /// Whether a transaction under way moved some.

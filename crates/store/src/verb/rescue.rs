@@ -3,7 +3,7 @@
 use super::renew::load;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
-use super::{Memory, runs};
+use super::{Memory, ends, runs};
 use crate::rows::{Change, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::verbs::Rescued;
@@ -50,7 +50,7 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
     }
     session.write(&changes).await?;
     let mut dues: Vec<_> = changes.iter().filter_map(step::lane_due).collect();
-    dues.extend(runs::advance(session, memory, runs::ends(&changes)).await?);
+    dues.extend(runs::advance(session, memory, ends::of(&changes)).await?);
     Ok((rescued, dues, ran))
 }
 

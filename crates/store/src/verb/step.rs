@@ -51,7 +51,8 @@ pub(super) fn change(record: &Record, step: &Step, leaving: &Leaving, hosts: &Ho
 pub(super) fn lane_due(change: &Change) -> Option<LaneDue> {
     match &change.after {
         Some(Place::Live(row)) if crate::rows::status(row.status).is_waiting() => {
-            Some(LaneDue { tenant: row.tenant.clone(), lane: row.lane.clone(), rank: Some(row.rank), due: row.due })
+            let (tenant, lane) = (row.tenant.clone(), row.lane.clone());
+            Some(LaneDue { tenant, lane, rank: Some(row.rank), due: row.due, launched: 0 })
         }
         _ => None,
     }

@@ -99,7 +99,7 @@ impl Watermarks {
         if marks.is_empty() {
             return;
         }
-        for LaneDue { tenant, lane, rank, due } in dues {
+        for LaneDue { tenant, lane, rank, due, .. } in dues {
             for tenant in [None, Some(tenant.as_str())] {
                 let Some(mark) = marks.get_mut(&key(tenant, lane)) else { continue };
                 for (number, mark) in mark.due.iter_mut().enumerate() {
@@ -120,6 +120,8 @@ pub(super) struct LaneDue {
     /// `None` where the type settles the priority: rather too low a mark than a task that waits.
     pub(super) rank: Option<i16>,
     pub(super) due: Time,
+    /// How many tasks of it a run began.
+    pub(super) launched: usize,
 }
 
 impl LaneDue {
@@ -137,6 +139,7 @@ impl LaneDue {
             earliest.entry(lane).and_modify(|known: &mut Time| *known = due.min(*known)).or_insert(due);
         }
         let lane_due = |((tenant, lane, priority), due): ((&str, &str, Option<u8>), Time)| LaneDue {
+            launched: 0,
             tenant: tenant.to_owned(),
             lane: lane.to_owned(),
             rank: priority.map(|priority| 9 - i16::from(priority)),

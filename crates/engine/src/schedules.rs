@@ -1,0 +1,55 @@
+//! Schedules: timers fire within milliseconds of their due times.
+//!
+//! The authority is the store: one transaction locks the timers that are due by the database's clock, moves their cursors and inserts
+//! what they begin. Here is only the time to look next: when the next timer is due, counted from a reading of the database's clock, or
+//! after a while, for what came through another node. Any number of engines look; each due time fires once. When the store does not
+//! answer, the next look finds what was missed, and the misfire policy says what of it fires.
+
+use crate::Inner;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Most timers that fire in one transaction.
+const TIMERS_AT_ONCE: usize = 500;
+/// How often it looks for what came through another node.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a look that failed.
+const REST: Duration = Duration::from_secs(1);
+
+/// Fires what is due.
+pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        let looked_at = Instant::now();
+        let fired = inner.store.fire(TIMERS_AT_ONCE).await;
+        inner.looked("schedules", &fired);
+        let next = match fired {
+            Ok(fired) if fired.more => continue,
+            Ok(fired) => {
+                let due_in = fired.next_due.map(|due| due.ms_since(fired.now).max(1).unsigned_abs());
+                looked_at + due_in.map_or(LOOK_EVERY, Duration::from_millis).min(LOOK_EVERY)
+            }
+            Err(_) => looked_at + REST,
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = inner.store.timers_moved() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
+
+/// Wakes who waits for what runs begin.
+pub(crate) async fn wake(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            launched = inner.store.launched() => {
+                for (task_type, tasks) in launched {
+                    inner.dispatch.wake(&task_type, tasks);
+                }
+            }
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
