@@ -2,8 +2,7 @@
 //!
 //! There is no RETURNING: the rows are locked and read first, and what follows counts what it changes.
 
-use super::rows::{batches, expect};
-use super::unique::{self, UniqueKey};
+use super::rows::{UniqueKey, batches, expect, leave_unique};
 use super::{fault, rows};
 use crate::session::{Attempted, Done, Ended};
 use sqlx::Row;
@@ -65,7 +64,7 @@ pub(super) async fn succeed(
         rows::on(connection, rows::DELETE_TASK, &ids).await?;
     }
     expect(rows::on(connection, rows::LEAVE_RUNNING, &ids).await?, ids.len())?;
-    unique::leave(connection, ended.iter().filter_map(|one| one.unique.clone()).collect()).await?;
+    leave_unique(connection, ended.iter().filter_map(|one| one.unique.clone()).collect()).await?;
     Ok(ended.into_iter().map(|one| one.ended).collect())
 }
 

@@ -13,7 +13,6 @@ mod read;
 mod rows;
 mod session;
 mod submit;
-mod unique;
 mod workers;
 
 use crate::connections::Connections;

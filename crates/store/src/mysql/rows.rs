@@ -1,7 +1,7 @@
 //! Loading tasks for a decision, and writing what was decided.
 
 use super::claim::{Key, LEAVE_WAITING, exec_id, keys_join_waiting};
-use super::{fault, unique};
+use super::{fault, unique_fault};
 use crate::StoreError;
 use crate::rows::{Change, ContentRow, HistoryRow, LiveRow, Place, Record, Writes};
 use crate::session::Attempted;
@@ -114,11 +114,10 @@ fn key(row: &MySqlRow) -> sqlx::Result<Key> {
 
 fn record(row: &MySqlRow, place: Place, seen: &HashMap<String, Time>) -> sqlx::Result<Record> {
     let worker_seen_at = worker_id(&place).and_then(|worker_id| seen.get(worker_id)).copied();
-    let run_id = row.try_get("run_id")?;
-    let place = match place {
-        Place::History(history) => Place::History(HistoryRow { run_id, ..history }),
-        live => live,
-    };
+    let (run_id, mut place) = (row.try_get("run_id")?, place);
+    if let Place::History(history) = &mut place {
+        history.run_id = run_id;
+    }
     Ok(Record {
         content: ContentRow {
             id: TaskId(row.try_get("id")?),
@@ -337,6 +336,40 @@ SET t.priority = n.priority, t.run_at = TIMESTAMPADD(MICROSECOND, n.run_at * 100
   t.retry = n.retry, t.timeout_ms = n.timeout_ms, t.remark = n.remark";
 const PAYLOAD: &str = "UPDATE task SET payload = ? WHERE id = ?";
 
+macro_rules! unique_keys {
+    () => {
+        "JSON_TABLE(?, '$[*]' COLUMNS (tenant VARCHAR(64) PATH '$.tenant', type VARCHAR(200) PATH '$.type',
+           unique_key VARCHAR(200) PATH '$.unique_key', id BIGINT PATH '$.id')) n"
+    };
+}
+const FREE: &str = concat!(
+    "DELETE u FROM ",
+    unique_keys!(),
+    " STRAIGHT_JOIN task_unique u FORCE INDEX (PRIMARY)
+      ON u.tenant = n.tenant AND u.type = n.type AND u.unique_key = n.unique_key WHERE u.id = n.id"
+);
+const TAKE: &str = concat!(
+    "INSERT INTO task_unique (tenant, type, unique_key, id) SELECT n.tenant, n.type, n.unique_key, n.id FROM ",
+    unique_keys!()
+);
+
+/// A row of `task_unique`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct UniqueKey {
+    pub(super) tenant: String,
+    #[serde(rename = "type")]
+    pub(super) task_type: String,
+    pub(super) unique_key: String,
+    pub(super) id: TaskId,
+}
+
+impl UniqueKey {
+    fn of(row: &LiveRow) -> Option<UniqueKey> {
+        let unique_key = row.unique_key.clone()?;
+        Some(UniqueKey { tenant: row.tenant.clone(), task_type: row.task_type.clone(), unique_key, id: row.id })
+    }
+}
+
 /// Writes decisions about loaded, and so locked, tasks: each leaves the table it is in and enters its new one.
 pub(super) async fn write(connection: &mut MySqlConnection, changes: &[Change]) -> Attempted<()> {
     let writes = Writes::of(changes);
@@ -345,8 +378,8 @@ pub(super) async fn write(connection: &mut MySqlConnection, changes: &[Change]) 
     let waited = keys_before(changes);
     expect(on(connection, LEAVE_WAITING, &waited).await?, writes.leave_waiting.len())?;
     expect(on(connection, LEAVE_HISTORY, &writes.leave_history).await?, writes.leave_history.len())?;
-    unique::leave(connection, changes.iter().filter_map(unique::freed).collect()).await?;
-    unique::take(connection, changes.iter().filter_map(unique::taken).collect()).await?;
+    leave_unique(connection, changes.iter().filter_map(freed).collect()).await?;
+    take_unique(connection, changes.iter().filter_map(taken).collect()).await?;
     on(connection, &ENTER_WAITING, &writes.enter_waiting).await?;
     on(connection, &ENTER_HISTORY, &writes.enter_history).await?;
     on(connection, &LOG, &writes.attempts).await?;
@@ -366,6 +399,31 @@ fn keys_before(changes: &[Change]) -> Vec<Key> {
         _ => None,
     };
     changes.iter().filter_map(waiting).collect()
+}
+
+/// The unique key of a task that is live no longer.
+fn freed(change: &Change) -> Option<UniqueKey> {
+    let (Place::Live(row), Some(Place::History(_))) = (&change.before, &change.after) else { return None };
+    UniqueKey::of(row)
+}
+
+/// The unique key of a task that is live again.
+fn taken(change: &Change) -> Option<UniqueKey> {
+    let (Place::History(_), Some(Place::Live(row))) = (&change.before, &change.after) else { return None };
+    UniqueKey::of(row)
+}
+
+pub(super) async fn leave_unique(connection: &mut MySqlConnection, mut keys: Vec<UniqueKey>) -> Attempted<()> {
+    keys.sort_unstable();
+    on(connection, FREE, &keys).await.map(drop)
+}
+
+async fn take_unique(connection: &mut MySqlConnection, mut keys: Vec<UniqueKey>) -> Attempted<()> {
+    keys.sort_unstable();
+    if !keys.is_empty() {
+        sqlx::query(TAKE).bind(json(&keys)).execute(connection).await.map_err(unique_fault)?;
+    }
+    Ok(())
 }
 
 /// Runs a statement over rows that it gets as one JSON array.
