@@ -24,6 +24,7 @@ mod migrate;
 mod once;
 mod plain_sql;
 mod renew;
+mod schedules;
 mod statistics;
 mod strangers;
 mod submit;
