@@ -1,8 +1,10 @@
-//! Benchmarks: the store beside bare SQL and its peers, the server over HTTP beside its peers, and the SDK beside both.
+//! Benchmarks: the store beside bare SQL and its peers, the server over HTTP beside its peers, the SDK beside both, and schedules beside
+//! bare SQL.
 
 mod common;
 mod floor;
 mod peers;
+mod schedules;
 mod sdk;
 mod server;
 mod store;
@@ -22,6 +24,9 @@ fn main() -> floor::Result<()> {
             one_thread.enable_all().build()?.block_on(sdk::child(server, name))
         }
         [command, flags @ ..] if command == "sdk" => all_cores.enable_all().build()?.block_on(sdk::run(flags)),
-        _ => Err("usage: bench store|server|sdk --database URL [flags] | bench floor --database URL".into()),
+        [command, flags @ ..] if command == "schedules" => {
+            all_cores.enable_all().build()?.block_on(schedules::run(flags))
+        }
+        _ => Err("usage: bench store|server|sdk|schedules --database URL [flags] | bench floor --database URL".into()),
     }
 }

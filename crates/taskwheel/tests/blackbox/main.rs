@@ -8,6 +8,7 @@ mod crashes;
 mod crowds;
 mod document;
 mod faults;
+mod firing;
 mod listening;
 mod outage;
 mod refusals;
