@@ -54,6 +54,8 @@ pub struct TestTask {
     now: Time,
     checkpoint: Option<Box<RawValue>>,
     progress: Option<Box<RawValue>>,
+    shard: Option<(u32, u32)>,
+    parent: Option<Value>,
 }
 
 /// How a handler ended in a test.
@@ -101,7 +103,22 @@ impl TestTask {
             RunAt::After(ms) => now.plus_ms(ms),
         };
         let life = Life::new(due, task.expire_at);
-        TestTask { task, settings, life, now, checkpoint: None, progress: None }
+        TestTask { task, settings, life, now, checkpoint: None, progress: None, shard: None, parent: None }
+    }
+
+    /// The same task as one shard of several, the first of which is 0.
+    #[must_use]
+    pub fn as_shard(self, index: u32, total: u32) -> TestTask {
+        TestTask { shard: Some((index, total)), ..self }
+    }
+
+    /// The same task as a child in a run, after a task with this result.
+    ///
+    /// # Panics
+    /// When the result is no JSON.
+    #[must_use]
+    pub fn after(self, result: impl Serialize) -> TestTask {
+        TestTask { parent: Some(serde_json::json!({"id": 2, "result": result})), ..self }
     }
 
     /// The time of the test.
@@ -203,6 +220,9 @@ impl TestTask {
             checkpoint: self.checkpoint.clone(),
             run_at: Timestamp::from_millisecond(self.life.due.0).unwrap_or(Timestamp::MAX),
             traceparent: self.task.trace_parent.clone(),
+            shard_index: self.shard.map(|(index, _)| index),
+            shard_total: self.shard.map(|(_, total)| total),
+            parent: self.parent.clone(),
         };
         let bell = Arc::new(Bell::default());
         let execution = Arc::new(Execution::new(claimed, bell.clone()));

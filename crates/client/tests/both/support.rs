@@ -57,7 +57,9 @@ impl Server {
         threads.spawn(async move {
             let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
             tell.send(format!("http://{}", listener.address().unwrap())).unwrap();
-            listener.serve(taskwheel_server::router(engine, taskwheel_server::Spans::default()), stopped).await;
+            listener
+                .serve(taskwheel_server::router(engine, taskwheel_server::Spans::default(), "UTC".into()), stopped)
+                .await;
         });
         Server { url: told.await.unwrap(), threads: Some(threads), _stop: stop }
     }
