@@ -59,6 +59,9 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         if error.inner().is_data() {
             bad_field(&error.path().to_string(), &error.inner().to_string())
+        } else if serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok() {
+            // Null in place of one of several words is no fault of the JSON.
+            bad_field(&error.path().to_string(), "is not one of the words that it can be")
         } else {
             Problem::malformed(format!("the body is not valid JSON: {}", error.inner()))
         }

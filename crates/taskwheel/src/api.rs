@@ -184,7 +184,7 @@ impl ApiError {
             StatusCode::NOT_FOUND => {
                 "look whether it is spelled right, and whether --server names the server that has it"
             }
-            StatusCode::CONFLICT => "see how it stands with `taskwheel tasks show ID`",
+            StatusCode::CONFLICT => "see how it stands with `taskwheel tasks show ID` or `taskwheel schedules show ID`",
             StatusCode::PAYLOAD_TOO_LARGE => "send less: put large data elsewhere, and where it is into the payload",
             status if status.is_server_error() => "try again in a moment; the server's log says more",
             StatusCode::TOO_MANY_REQUESTS => "try again in a moment",

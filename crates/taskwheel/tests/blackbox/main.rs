@@ -2,6 +2,7 @@
 
 mod access;
 mod affinity;
+mod centre;
 mod cluster;
 mod commands;
 mod crashes;
@@ -12,6 +13,8 @@ mod listening;
 mod outage;
 mod refusals;
 mod retention;
+mod runs;
+mod schedules;
 mod search;
 mod sharing;
 mod support;
