@@ -49,7 +49,6 @@ pub(crate) struct ScheduleInput {
     #[schema(value_type = Option<ShardCount>)]
     shards: Option<Shards>,
     #[serde(default)]
-    #[schema(no_recursion)]
     children: Vec<ChildInput>,
 }
 
@@ -268,7 +267,6 @@ pub(crate) struct ScheduleEditInput {
     shards: Option<Option<Shards>>,
     /// All children, in place of those that it has.
     #[serde(deserialize_with = "given")]
-    #[schema(no_recursion)]
     children: Option<Vec<ChildInput>>,
 }
 

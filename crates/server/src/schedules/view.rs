@@ -45,7 +45,6 @@ pub(crate) struct ScheduleView {
     overlap: Overlap,
     #[schema(value_type = Option<ShardCount>)]
     shards: Option<Shards>,
-    #[schema(no_recursion)]
     children: Vec<ChildView>,
     created_at: At,
     updated_at: At,

@@ -11,6 +11,7 @@ mod document;
 mod faults;
 mod listening;
 mod outage;
+mod planning;
 mod refusals;
 mod retention;
 mod runs;

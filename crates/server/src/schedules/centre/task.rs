@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct CentreInput {
-    #[schema(no_recursion)]
     pub(super) task_info_conf: CentreTask,
     pub(super) task_schedule_conf: CentreSchedule,
 }
