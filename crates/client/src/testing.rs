@@ -353,6 +353,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_handler_knows_its_shard_and_what_came_before_it() {
+        let tell = async |ctx: TaskContext, (): ()| {
+            let before = ctx.parents::<u32>()?.first().map(|parent| parent.result);
+            Ok::<_, TaskError>((ctx.shard_index(), ctx.shard_total(), before))
+        };
+        let tells = async |mut task: TestTask| task.run(tell).await.result.unwrap();
+        let task = || TestTask::new(NewTask::new("tell", &()));
+        assert_eq!(tells(task()).await, serde_json::json!([null, null, null]));
+        assert_eq!(tells(task().as_shard(2, 5).after(7)).await, serde_json::json!([2, 5, 7]));
+        let mut unlike = task().after("seven");
+        let ran = unlike.run(tell).await;
+        assert!(ran.error.unwrap().starts_with("parent: is not what the handler takes"), "it says what is wrong");
+    }
+
+    #[tokio::test]
     async fn odd_notes_harm_nobody() {
         let odd = async |ctx: TaskContext, (): ()| {
             ctx.progress(Progress {

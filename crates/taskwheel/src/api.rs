@@ -155,6 +155,11 @@ impl Problem {
 }
 
 impl ApiError {
+    /// A refusal of what the command itself found wanting.
+    pub(crate) fn refused(status: StatusCode, message: String) -> ApiError {
+        ApiError::Refused { status, message }
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, ApiError::Refused { status: StatusCode::NOT_FOUND, .. })
     }

@@ -101,6 +101,11 @@ impl Platform {
         Server::start(self.engine.clone()).await
     }
 
+    /// The store, for what clients have no call for.
+    pub(crate) fn store(&self) -> &dyn taskwheel_client::store::Store {
+        self.engine.store()
+    }
+
     pub(crate) fn urls(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.url.clone()).collect()
     }

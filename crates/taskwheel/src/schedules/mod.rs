@@ -9,7 +9,7 @@ use crate::runs::{self, RunFilter};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use files::{ExportArgs, ImportArgs};
-use reqwest::{Method, RequestBuilder};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use settings::{SettingArgs, TimerArgs};
@@ -31,8 +31,8 @@ pub(crate) enum SchedulesCommand {
     List(ListArgs),
     /// Show a schedule with its next firings and its last runs.
     Show {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
         /// How many of the coming firings.
         #[arg(long, default_value_t = 5)]
         count: u32,
@@ -41,28 +41,28 @@ pub(crate) enum SchedulesCommand {
     Edit(Box<EditArgs>),
     /// Let a schedule fire.
     Online {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
     },
     /// Keep a schedule from firing.
     Offline {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
     },
     /// Run a schedule now.
     Run {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
     },
     /// Remove a schedule; what has begun goes on.
     Delete {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
     },
     /// List the runs of a schedule, the newest first.
     Runs {
-        /// The schedule's id.
-        id: u64,
+        /// The schedule's id or name.
+        schedule: String,
         #[command(flatten)]
         filter: RunFilter,
     },
@@ -84,8 +84,8 @@ pub(crate) struct AddArgs {
 
 #[derive(Args)]
 pub(crate) struct EditArgs {
-    /// The schedule's id.
-    id: u64,
+    /// The schedule's id or name.
+    schedule: String,
     /// A name for people.
     #[arg(long)]
     name: Option<String>,
@@ -126,10 +126,10 @@ struct Page<T> {
 }
 
 pub(crate) async fn schedules(api: &Api, is_json: bool, command: SchedulesCommand) -> Result<()> {
-    let to = |method: Method, id: u64, verb: &str| {
-        let id = id.to_string();
+    let to = async |method: Method, schedule: &str, verb: &str| -> Result<RequestBuilder, ApiError> {
+        let id = id_of(api, schedule).await?;
         let path = ["schedules", &id, verb];
-        api.request(method, if verb.is_empty() { &path[..2] } else { &path })
+        Ok(api.request(method, if verb.is_empty() { &path[..2] } else { &path }))
     };
     match command {
         SchedulesCommand::Add(args) => {
@@ -138,26 +138,50 @@ pub(crate) async fn schedules(api: &Api, is_json: bool, command: SchedulesComman
         }
         SchedulesCommand::Edit(args) => {
             let body = settings::body(args.name.as_deref(), &args.settings, &args.timers)?;
-            standing(api, is_json, to(Method::PATCH, args.id, "").json(&body)).await
+            standing(api, is_json, to(Method::PATCH, &args.schedule, "").await?.json(&body)).await
         }
-        SchedulesCommand::Online { id } => standing(api, is_json, to(Method::POST, id, "online")).await,
-        SchedulesCommand::Offline { id } => standing(api, is_json, to(Method::POST, id, "offline")).await,
-        SchedulesCommand::Run { id } => runs::standing(api, is_json, to(Method::POST, id, "run")).await,
-        SchedulesCommand::Runs { id, filter } => {
-            runs::list(api, is_json, to(Method::GET, id, "runs").query(&filter)).await
+        SchedulesCommand::Online { schedule } => {
+            standing(api, is_json, to(Method::POST, &schedule, "online").await?).await
         }
-        SchedulesCommand::Show { id, count } => {
-            let (next, last) = (to(Method::GET, id, "next"), to(Method::GET, id, "runs"));
-            let (next, last) = (next.query(&[("count", count)]), last.query(&[("limit", LAST_RUNS)]));
-            show(api, is_json, [to(Method::GET, id, ""), next, last]).await
+        SchedulesCommand::Offline { schedule } => {
+            standing(api, is_json, to(Method::POST, &schedule, "offline").await?).await
         }
-        SchedulesCommand::Delete { id } => {
-            api.answer(to(Method::DELETE, id, "")).await?;
-            if is_json { Ok(()) } else { output::print(&format_args!("schedule {id} is deleted")) }
+        SchedulesCommand::Run { schedule } => {
+            runs::standing(api, is_json, to(Method::POST, &schedule, "run").await?).await
+        }
+        SchedulesCommand::Runs { schedule, filter } => {
+            runs::list(api, is_json, to(Method::GET, &schedule, "runs").await?.query(&filter)).await
+        }
+        SchedulesCommand::Show { schedule, count } => {
+            let id = id_of(api, &schedule).await?;
+            let get = |path: &[&str]| api.request(Method::GET, path);
+            let next = get(&["schedules", &id, "next"]).query(&[("count", count)]);
+            let last = get(&["schedules", &id, "runs"]).query(&[("limit", LAST_RUNS)]);
+            show(api, is_json, [get(&["schedules", &id]), next, last]).await
+        }
+        SchedulesCommand::Delete { schedule } => {
+            api.answer(to(Method::DELETE, &schedule, "").await?).await?;
+            if is_json { Ok(()) } else { output::print(&format_args!("schedule {schedule} is deleted")) }
         }
         SchedulesCommand::List(args) => list(api, is_json, args).await,
         SchedulesCommand::Import(args) => files::import(api, is_json, args).await,
         SchedulesCommand::Export(args) => files::export(api, args).await,
+    }
+}
+
+/// The id of a schedule that is named by it, or by its name.
+async fn id_of(api: &Api, schedule: &str) -> Result<String, ApiError> {
+    if schedule.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(schedule.to_owned());
+    }
+    let (known, _) = page(api, None, 2, Some(schedule)).await?;
+    match &known[..] {
+        [one] => Ok(one["id"].to_string()),
+        [] => Err(ApiError::refused(StatusCode::NOT_FOUND, format!("there is no schedule named {schedule}"))),
+        _ => {
+            let message = format!("there are several schedules named {schedule}: say which one by its id");
+            Err(ApiError::refused(StatusCode::CONFLICT, message))
+        }
     }
 }
 

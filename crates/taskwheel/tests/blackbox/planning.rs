@@ -20,7 +20,7 @@ async fn a_schedule_is_added_shown_run_edited_and_deleted() {
     let ran = json(&server, &["schedules", "run", &id]).await;
     let worked = run(&server, &["work", "--type", "report", "--drain", "--", "sh", "-c", "echo 7"]).await;
     assert!(worked.status.success(), "{worked:?}");
-    let shown = text(&server, &["schedules", "show", &id]).await;
+    let shown = text(&server, &["schedules", "show", "nightly"]).await;
     assert!(shown.contains("next firings") && shown.contains("last runs") && shown.contains("done"), "{shown}");
     assert_eq!(shown.matches("T18:00:00.000Z").count(), 6, "one timer and five firings: {shown}");
     let lines = text(&server, &["--json", "schedules", "show", &id, "--count", "2"]).await;
@@ -58,7 +58,14 @@ async fn a_schedule_is_added_shown_run_edited_and_deleted() {
     assert_eq!(text(&server, &["schedules", "offline", &id]).await, format!("schedule {id} is offline\n"));
     assert!(text(&server, &["schedules", "online", &id]).await.contains("it fires next at"));
     assert_eq!(text(&server, &["schedules", "delete", &id]).await, format!("schedule {id} is deleted\n"));
-    assert_eq!(run(&server, &["schedules", "show", &id]).await.status.code(), Some(3), "it is not there any more");
+    for gone in [id.as_str(), "hourly"] {
+        assert_eq!(run(&server, &["schedules", "show", gone]).await.status.code(), Some(3), "it is not there any more");
+    }
+    for _ in 0..2 {
+        json(&server, &["schedules", "add", "twin", "--type", "t"]).await;
+    }
+    let twin = run(&server, &["schedules", "delete", "twin"]).await;
+    assert!(String::from_utf8_lossy(&twin.stderr).contains("several"), "{twin:?}");
     let bad = run(&server, &["schedules", "add", "bad", "--cron", "61 * * * *", "--type", "t"]).await;
     assert!(String::from_utf8_lossy(&bad.stderr).contains("timers[0].cron"), "{bad:?}");
     server.end().await;
