@@ -214,6 +214,24 @@ async fn a_run_that_would_overlap_is_refused_or_waits_or_takes_the_place(server:
     assert_eq!(work(server, "w", "replace", json!(null)).await["id"], new["tasks"][0]["id"]);
 }
 
+async fn of_many_that_ask_at_once_one_begins(server: &Server) {
+    let schedule = made(server, by_hand("once", json!({"overlap": "skip"}))).await;
+    let asked: Vec<_> = (0..20)
+        .map(|_| {
+            let (client, url) = (server.client.clone(), format!("{}{}/run", server.url(), place(&schedule)));
+            tokio::spawn(async move { client.post(url).send().await.unwrap().status().as_u16() })
+        })
+        .collect();
+    let mut statuses = Vec::new();
+    for asked in asked {
+        statuses.push(asked.await.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![201], vec![409; 19]].concat());
+    let tasks = server.get(&format!("/v1/tasks?schedule_id={}", schedule["id"])).await.ok();
+    assert_eq!(tasks["items"].as_array().unwrap().len(), 1);
+}
+
 async fn a_cancelled_run_ends_all_that_has_not_ended(server: &Server) {
     let children = json!([{"type": "after"}]);
     let schedule = made(server, by_hand("long", json!({"children": children}))).await;
@@ -271,6 +289,7 @@ crate::facts![
     shards_know_their_index_and_their_results_go_to_the_child,
     each_live_worker_has_its_shard,
     a_run_that_would_overlap_is_refused_or_waits_or_takes_the_place,
+    of_many_that_ask_at_once_one_begins,
     a_cancelled_run_ends_all_that_has_not_ended,
     an_edit_a_stop_and_a_deletion_leave_runs_that_have_begun,
     a_fixed_delay_counts_from_the_end_of_the_run,
