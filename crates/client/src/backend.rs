@@ -7,6 +7,7 @@ use crate::task::{Page, Submitted, Task, TaskType};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use taskwheel_model::{ExecId, NewTask, Status, TaskId, TypeSettings};
@@ -70,6 +71,9 @@ pub(crate) struct Claimed {
     pub(crate) checkpoint: Option<Box<RawValue>>,
     pub(crate) run_at: Timestamp,
     pub(crate) traceparent: Option<String>,
+    pub(crate) shard_index: Option<u32>,
+    pub(crate) shard_total: Option<u32>,
+    pub(crate) parent: Option<Value>,
 }
 
 /// A worker names a task that it has.

@@ -6,6 +6,7 @@ use crate::execution::Execution;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 use std::sync::Arc;
@@ -83,6 +84,30 @@ impl TaskContext {
     #[must_use]
     pub fn run_at(&self) -> Timestamp {
         self.task().run_at
+    }
+
+    /// Which shard of its run it is, from 0 on; `None` where it is the only task of its place in the run, or of no run.
+    #[must_use]
+    pub fn shard_index(&self) -> Option<u32> {
+        self.task().shard_index
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shard_total(&self) -> Option<u32> {
+        self.task().shard_total
+    }
+
+    /// The tasks before it in its run, with their results: one, or as many as that had shards. A task that begins a run, or is of none,
+    /// has none before it.
+    pub fn parents<R: DeserializeOwned>(&self) -> Result<Vec<Parent<R>>> {
+        let parents = match &self.task().parent {
+            None => Vec::new(),
+            Some(Value::Array(shards)) => shards.iter().collect(),
+            Some(one) => vec![one],
+        };
+        let read = parents.into_iter().map(Parent::deserialize).collect::<serde_json::Result<_>>();
+        read.map_err(|error| Error::field("parent", format!("is not what the handler takes: {error}")))
     }
 
     /// The trace that the task belongs to, as the header `traceparent` of W3C names it: continue it for what the handler does.
@@ -165,6 +190,15 @@ impl TaskContext {
     fn task(&self) -> &Claimed {
         &self.0.task
     }
+}
+
+/// A task that came before another one in a run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Parent<R> {
+    /// Its id.
+    pub id: TaskId,
+    /// What it produced.
+    pub result: R,
 }
 
 /// How far an execution is.

@@ -51,7 +51,7 @@ pub mod testing;
 mod worker;
 
 pub use client::{Client, ClientBuilder, Partial};
-pub use context::{Progress, TaskContext};
+pub use context::{Parent, Progress, TaskContext};
 pub use error::{BadField, Error, Result};
 pub use handler::TaskError;
 pub use jiff::Timestamp;

@@ -54,6 +54,8 @@ pub struct TestTask {
     now: Time,
     checkpoint: Option<Box<RawValue>>,
     progress: Option<Box<RawValue>>,
+    shard: Option<(u32, u32)>,
+    parent: Option<Value>,
 }
 
 /// How a handler ended in a test.
@@ -101,7 +103,22 @@ impl TestTask {
             RunAt::After(ms) => now.plus_ms(ms),
         };
         let life = Life::new(due, task.expire_at);
-        TestTask { task, settings, life, now, checkpoint: None, progress: None }
+        TestTask { task, settings, life, now, checkpoint: None, progress: None, shard: None, parent: None }
+    }
+
+    /// The same task as one shard of several, the first of which is 0.
+    #[must_use]
+    pub fn as_shard(self, index: u32, total: u32) -> TestTask {
+        TestTask { shard: Some((index, total)), ..self }
+    }
+
+    /// The same task as a child in a run, after a task with this result.
+    ///
+    /// # Panics
+    /// When the result is no JSON.
+    #[must_use]
+    pub fn after(self, result: impl Serialize) -> TestTask {
+        TestTask { parent: Some(serde_json::json!({"id": 2, "result": result})), ..self }
     }
 
     /// The time of the test.
@@ -203,6 +220,9 @@ impl TestTask {
             checkpoint: self.checkpoint.clone(),
             run_at: Timestamp::from_millisecond(self.life.due.0).unwrap_or(Timestamp::MAX),
             traceparent: self.task.trace_parent.clone(),
+            shard_index: self.shard.map(|(index, _)| index),
+            shard_total: self.shard.map(|(_, total)| total),
+            parent: self.parent.clone(),
         };
         let bell = Arc::new(Bell::default());
         let execution = Arc::new(Execution::new(claimed, bell.clone()));
@@ -330,6 +350,21 @@ mod tests {
         task.advance(Duration::from_secs(3_600));
         task.retry();
         assert_eq!(task.due_in(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test]
+    async fn a_handler_knows_its_shard_and_what_came_before_it() {
+        let tell = async |ctx: TaskContext, (): ()| {
+            let before = ctx.parents::<u32>()?.first().map(|parent| parent.result);
+            Ok::<_, TaskError>((ctx.shard_index(), ctx.shard_total(), before))
+        };
+        let tells = async |mut task: TestTask| task.run(tell).await.result.unwrap();
+        let task = || TestTask::new(NewTask::new("tell", &()));
+        assert_eq!(tells(task()).await, serde_json::json!([null, null, null]));
+        assert_eq!(tells(task().as_shard(2, 5).after(7)).await, serde_json::json!([2, 5, 7]));
+        let mut unlike = task().after("seven");
+        let ran = unlike.run(tell).await;
+        assert!(ran.error.unwrap().starts_with("parent: is not what the handler takes"), "it says what is wrong");
     }
 
     #[tokio::test]

@@ -169,7 +169,9 @@ async fn remote_worker_works_and_gives_back_at_sigterm() {
     let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let server = format!("http://{}", listener.address().unwrap());
     let (_stop, stopped) = watch::channel(false);
-    tokio::spawn(listener.serve(taskwheel_server::router(engine, taskwheel_server::Spans::default()), stopped));
+    tokio::spawn(
+        listener.serve(taskwheel_server::router(engine, taskwheel_server::Spans::default(), "UTC".into()), stopped),
+    );
     let client = Client::connect(&server).unwrap();
 
     let mut worker = Example::start("remote_worker", &[], Some(&server));

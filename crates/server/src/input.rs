@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use taskwheel_model::TaskId;
+use taskwheel_model::{FieldError, TaskId};
 
 /// Largest body: a batch of ten thousand tasks with small payloads.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -38,7 +38,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-async fn read(request: Request) -> Result<Bytes, Problem> {
+/// Reads a body, within its limits.
+pub(crate) async fn read(request: Request) -> Result<Bytes, Problem> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
     match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
         Err(_) => Err(Problem::too_slow()),
@@ -49,7 +50,7 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
 }
 
 /// Text that is no JSON is malformed; JSON of another shape has a bad field.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // A list would be read as the fields in their order.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::field("body", "must be an object"));
@@ -58,6 +59,9 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         if error.inner().is_data() {
             bad_field(&error.path().to_string(), &error.inner().to_string())
+        } else if serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok() {
+            // Null in place of one of several words is no fault of the JSON.
+            bad_field(&error.path().to_string(), "is not one of the words that it can be")
         } else {
             Problem::malformed(format!("the body is not valid JSON: {}", error.inner()))
         }
@@ -66,8 +70,13 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(parsed)
 }
 
-/// Names the field of a serde error: the path to it, and for unknown and missing fields the name that the message has.
+/// A serde error as a problem with a field.
 pub(crate) fn bad_field(path: &str, message: &str) -> Problem {
+    named(path, message).into()
+}
+
+/// Names the field of a serde error: the path to it, and for unknown and missing fields the name that the message has.
+pub(crate) fn named(path: &str, message: &str) -> FieldError {
     let message = message.split(" at line ").next().unwrap_or(message);
     let inside = path.trim_start_matches('.');
     let named = ["unknown field `", "missing field `", "duplicate field `"]
@@ -76,14 +85,14 @@ pub(crate) fn bad_field(path: &str, message: &str) -> Problem {
         .and_then(|rest| rest.split('`').next());
     let field = match (inside, named) {
         ("" | ".", Some(named)) => named.to_owned(),
-        ("", None) => "body".to_owned(),
+        ("" | ".", None) => "body".to_owned(),
         // serde_path_to_error has an unknown field's own name at the end of its path already.
         (inside, Some(named)) if inside != named && !inside.ends_with(&format!(".{named}")) => {
             format!("{inside}.{named}")
         }
         (inside, _) => inside.to_owned(),
     };
-    Problem::field(&field, message)
+    FieldError::new(field, message)
 }
 
 /// The id of a task in a path. What is no id names no task.
@@ -99,6 +108,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         match text.parse::<i64>() {
             Ok(id) if id > 0 => Ok(Id(TaskId(id))),
             _ => Err(Problem::not_found(format!("there is no task {text}"))),
+        }
+    }
+}
+
+/// The number of something else in a path. What is no number names nothing.
+pub(crate) struct Number(pub(crate) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for Number {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Number, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::malformed(error.body_text()))?;
+        match text.parse::<i64>() {
+            Ok(number) if number > 0 => Ok(Number(number)),
+            _ => Err(Problem::not_found(format!("there is nothing with the id {text}"))),
         }
     }
 }
@@ -129,6 +155,14 @@ impl Query {
             Some(serde_json::Value::String(value)) => Some(value),
             _ => None,
         }
+    }
+
+    /// Takes a number of items out, which has a default and a maximum.
+    pub(crate) fn limit(&mut self, name: &str, default: usize, max: usize) -> Result<usize, Problem> {
+        let Some(text) = self.take(name) else { return Ok(default) };
+        let number: i64 = text.parse().map_err(|_| Problem::field(name, "must be a whole number"))?;
+        taskwheel_model::field::range(name, number, 1, i64::try_from(max).unwrap_or(i64::MAX))?;
+        Ok(usize::try_from(number).unwrap_or(default))
     }
 
     /// Reads what is left.

@@ -1,7 +1,7 @@
 //! Taskwheel's HTTP API: thin adapters over the engine.
 //!
 //! Each file is one part of the contract: `tasks` and `bulk` for people and programs that submit, look and step in,
-//! `worker` for workers in any language, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
+//! `worker` for workers in any language, `schedules` for what fires when, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
 //! `access`, `scopes` and `quota` say who may do what and how much of it, by what is `fresh`ly known; `metrics` and `spans` tell of it.
 //! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
@@ -15,6 +15,7 @@ mod listen;
 mod metrics;
 mod problem;
 mod quota;
+mod schedules;
 mod scopes;
 mod shapes;
 mod spans;
@@ -37,6 +38,7 @@ use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
 use problem::Problem;
 use quota::Quotas;
+use schedules::{centre, runs};
 use scopes::Routes;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
@@ -58,6 +60,8 @@ struct App {
     quotas: Quotas,
     metrics: Metrics,
     spans: Spans,
+    /// The time zone of expressions that name none.
+    timezone: String,
 }
 
 type Shared = State<Arc<App>>;
@@ -107,6 +111,24 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .add(Administer, routes!(types::put))
         .add(Administer, routes!(types::pause))
         .add(Administer, routes!(types::resume))
+        .add(Change, routes!(schedules::create))
+        .add(Watch, routes!(schedules::list))
+        .add(Watch, routes!(schedules::show))
+        .add(Change, routes!(schedules::edit, schedules::delete))
+        .add(Change, routes!(schedules::online))
+        .add(Change, routes!(schedules::offline))
+        .add(Change, routes!(schedules::run))
+        .add(Watch, routes!(schedules::next))
+        .add(Watch, routes!(schedules::preview))
+        .add(Watch, routes!(runs::of_schedule))
+        .add(Watch, routes!(runs::list))
+        .add(Watch, routes!(runs::show))
+        .add(Change, routes!(runs::cancel))
+        .add(Change, routes!(centre::submit))
+        .add(Change, routes!(centre::delete))
+        .add(Change, routes!(centre::disable))
+        .add(Change, routes!(centre::enable))
+        .add(Change, routes!(centre::run))
         .add(Watch, routes!(statistics::statistics))
         .add(Audit, routes!(audit::audit))
         .add(Watch, routes!(metrics::metrics))
@@ -116,14 +138,14 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .into_parts()
 }
 
-/// The whole API over an engine.
-pub fn router(engine: Arc<Engine>, spans: Spans) -> Router {
+/// The whole API over an engine. Expressions that name no time zone are in this one.
+pub fn router(engine: Arc<Engine>, spans: Spans, timezone: String) -> Router {
     let (routes, document) = routes();
     let metrics = Metrics::of(document.paths.paths.keys().map(String::as_str));
     let document = document.to_pretty_json().unwrap_or_default();
     let calls = Semaphore::new(CALLS_MAX);
-    let app =
-        Arc::new(App { engine, calls, document, gate: Gate::default(), quotas: Quotas::default(), metrics, spans });
+    let (gate, quotas) = (Gate::default(), Quotas::default());
+    let app = Arc::new(App { engine, calls, document, gate, quotas, metrics, spans, timezone });
     routes
         .fallback(async || Problem::not_found("there is nothing at this address"))
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
@@ -140,6 +162,7 @@ pub fn document() -> String {
 /// What every call goes through: there is room for it, it is known who calls, and it is counted.
 async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response {
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
+    let is_centre = request.uri().path().starts_with(centre::PATH);
     let response = match app.calls.try_acquire() {
         Err(_) => Problem::busy().into_response(),
         Ok(_place) => match access::authenticate(&app, &mut request).await {
@@ -147,6 +170,7 @@ async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response
             Ok(()) => next.run(request).await,
         },
     };
+    let response = if is_centre { centre::answer(response) } else { response };
     app.metrics.count(&method, route.as_ref().map(MatchedPath::as_str), response.status());
     response
 }

@@ -71,6 +71,16 @@ impl Problem {
         Problem::fields(vec![BadField { index: None, field: field.to_owned(), message: message.into() }])
     }
 
+    /// What is wrong, in words for a person.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Every field that is wrong.
+    pub(crate) fn errors(&self) -> &[BadField] {
+        &self.errors
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
@@ -156,6 +166,8 @@ impl IntoResponse for Problem {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        // For who answers the same in another shape.
+        response.extensions_mut().insert(self);
         response
     }
 }

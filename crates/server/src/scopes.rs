@@ -6,6 +6,7 @@
 use crate::App;
 use crate::access::Caller;
 use crate::problem::Problem;
+use crate::schedules::centre;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -28,7 +29,7 @@ impl Routes {
     pub(crate) fn add(self, scope: Scope, routes: UtoipaMethodRouter<Arc<App>>) -> Routes {
         let (schemas, mut paths, router) = routes;
         if scope != Scope::Open {
-            paths.paths.values_mut().for_each(document_refusals);
+            paths.paths.iter_mut().for_each(|(path, item)| document_refusals(path, item));
         }
         let names = Arc::new(query_names(&paths));
         let allow = middleware::from_fn(move |request, next| allow(scope, names.clone(), request, next));
@@ -41,18 +42,21 @@ impl Routes {
 }
 
 /// Every call but the open ones can be refused for want of a token, or by its role.
-fn document_refusals(path: &mut utoipa::openapi::PathItem) {
+fn document_refusals(path: &str, item: &mut utoipa::openapi::PathItem) {
     use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
-    let methods = [&mut path.get, &mut path.put, &mut path.post, &mut path.delete, &mut path.patch];
+    let (shape, media) = match path.starts_with(centre::PATH) {
+        true => ("CentreAnswer", "application/json"),
+        false => ("Problem", "application/problem+json"),
+    };
+    let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
     for operation in methods.into_iter().flatten() {
         for (status, description) in [
             ("401", "no token, or one that is worth nothing"),
             ("403", "the token's role does not allow it"),
             ("429", "too many calls"),
         ] {
-            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-            let response =
-                ResponseBuilder::new().description(description).content("application/problem+json", content).build();
+            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(shape))).build();
+            let response = ResponseBuilder::new().description(description).content(media, content).build();
             operation.responses.responses.insert(status.into(), response.into());
         }
     }

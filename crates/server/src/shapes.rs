@@ -123,7 +123,7 @@ pub(crate) fn text(value: Box<RawValue>) -> String {
 }
 
 /// A JSON value that was stored as text.
-fn value(text: String) -> Option<Box<RawValue>> {
+pub(crate) fn value(text: String) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct EditInput {
 }
 
 /// Tells a field that is null from one that is not there.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

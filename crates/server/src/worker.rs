@@ -77,8 +77,12 @@ pub(crate) struct ClaimedView {
     timeout_ms: i64,
     /// The trace that the task belongs to, where it was submitted with the header of this name.
     traceparent: Option<String>,
-    shard_index: Option<i32>,
-    shard_total: Option<i32>,
+    /// Which shard of its run it is, from 0 on.
+    shard_index: Option<u32>,
+    /// How many shards its run has.
+    shard_total: Option<u32>,
+    /// The task of its run before it, with its result: `{id, result}`, or a list of them where that had shards.
+    parent: Option<serde_json::Value>,
 }
 
 impl From<ClaimedTask> for ClaimedView {
@@ -102,8 +106,9 @@ impl From<ClaimedTask> for ClaimedView {
             lease_until: At(task.lease_until),
             timeout_ms: task.timeout_ms,
             traceparent: task.trace_parent,
-            shard_index: None,
-            shard_total: None,
+            shard_index: task.context.shard_index,
+            shard_total: task.context.shard_total,
+            parent: task.context.parent,
         }
     }
 }
@@ -378,11 +383,14 @@ pub(crate) struct WorkerView {
     /// Whose worker it is; null is one for all tenants.
     tenant: Option<String>,
     started_at: At,
+    /// Its last call.
     seen_at: At,
+    /// How many tasks it is running.
+    running: u64,
 }
 
-impl From<Worker> for WorkerView {
-    fn from(worker: Worker) -> WorkerView {
+impl WorkerView {
+    fn of(worker: Worker, running: u64) -> WorkerView {
         WorkerView {
             worker_id: worker.worker_id,
             host: worker.host,
@@ -393,6 +401,7 @@ impl From<Worker> for WorkerView {
             tenant: worker.tenant,
             started_at: At(worker.started_at),
             seen_at: At(worker.seen_at),
+            running,
         }
     }
 }
@@ -403,6 +412,11 @@ pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<W
     let owner = caller.owner();
     let is_own = |worker: &Worker| owner.is_none() || worker.tenant == owner;
     let workers = app.engine.store().workers().await?;
-    let items = workers.into_iter().filter(is_own).map(WorkerView::from).collect();
+    let mut executing = app.engine.store().executing().await?;
+    let view = |worker: Worker| {
+        let running = executing.remove(&worker.worker_id).unwrap_or_default();
+        WorkerView::of(worker, running)
+    };
+    let items = workers.into_iter().filter(is_own).map(view).collect();
     Ok(Json(WorkerList { items }))
 }

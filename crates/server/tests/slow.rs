@@ -25,7 +25,10 @@ async fn called() -> Called {
     let address = listener.address().unwrap();
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(
-        listener.serve(taskwheel_server::router(Arc::new(engine), taskwheel_server::Spans::default()), stopped),
+        listener.serve(
+            taskwheel_server::router(Arc::new(engine), taskwheel_server::Spans::default(), "UTC".into()),
+            stopped,
+        ),
     );
     Called { stream: TcpStream::connect(address).await.unwrap(), _stop: stop, _directory: directory }
 }

@@ -12,6 +12,7 @@ use crate::search::{Listing, Page};
 use crate::task::{Submitted, Task, TaskDetail};
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use async_trait::async_trait;
+use std::collections::HashMap;
 use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
@@ -87,6 +88,9 @@ pub trait Store: Access + Schedules + 'static {
 
     /// The workers that have called and are not yet forgotten.
     async fn workers(&self) -> Result<Vec<Worker>>;
+
+    /// How many executions are under way, by worker. Who has none is left out.
+    async fn executing(&self) -> Result<HashMap<String, u64>>;
 
     /// Finished tasks that are past their retention, oldest first, at most a chunk of them.
     async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>>;

@@ -155,6 +155,11 @@ impl Problem {
 }
 
 impl ApiError {
+    /// A refusal of what the command itself found wanting.
+    pub(crate) fn refused(status: StatusCode, message: String) -> ApiError {
+        ApiError::Refused { status, message }
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, ApiError::Refused { status: StatusCode::NOT_FOUND, .. })
     }
@@ -184,7 +189,7 @@ impl ApiError {
             StatusCode::NOT_FOUND => {
                 "look whether it is spelled right, and whether --server names the server that has it"
             }
-            StatusCode::CONFLICT => "see how it stands with `taskwheel tasks show ID`",
+            StatusCode::CONFLICT => "see how it stands with `taskwheel tasks show ID` or `taskwheel schedules show ID`",
             StatusCode::PAYLOAD_TOO_LARGE => "send less: put large data elsewhere, and where it is into the payload",
             status if status.is_server_error() => "try again in a moment; the server's log says more",
             StatusCode::TOO_MANY_REQUESTS => "try again in a moment",

@@ -5,6 +5,8 @@
 
 use crate::audit::AuditArgs;
 use crate::database::DatabaseArgs;
+use crate::runs::RunsCommand;
+use crate::schedules::SchedulesCommand;
 use crate::serve::ServeArgs;
 use crate::stats::StatsArgs;
 use crate::submit::SubmitArgs;
@@ -52,6 +54,12 @@ pub(crate) enum Command {
     /// Show and configure task types.
     #[command(subcommand)]
     Types(TypesCommand),
+    /// Make, show and change schedules: what fires when.
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
+    /// Show and cancel the runs of schedules.
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Show how the executions of each type went.
     Stats(StatsArgs),
     /// Make, list and revoke tokens, on the database itself.

@@ -12,6 +12,8 @@ mod duration;
 mod output;
 mod progress;
 mod retention;
+mod runs;
+mod schedules;
 mod selection;
 mod serve;
 mod stats;
@@ -57,6 +59,8 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Tasks(command) => tasks::tasks(&api()?, cli.json, *command).await,
         Command::Work(args) => work::work(api()?, cli.json, *args).await,
         Command::Types(command) => types::types(&api()?, cli.json, command).await,
+        Command::Schedules(command) => schedules::schedules(&api()?, cli.json, command).await,
+        Command::Runs(command) => runs::runs(&api()?, cli.json, command).await,
         Command::Stats(args) => stats::stats(&api()?, cli.json, args).await,
         Command::Tokens(command) => tokens::tokens(command, cli.tenant, cli.json).await,
         Command::Tenants(command) => tokens::tenants(command, cli.json).await,

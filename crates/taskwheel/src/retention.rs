@@ -20,12 +20,20 @@ pub(crate) struct RetentionArgs {
     /// Keep cancelled tasks so long.
     #[arg(long, env = "TASKWHEEL_KEEP_CANCELLED", value_name = "DURATION", value_parser = kept_ms)]
     keep_cancelled: Option<i64>,
+    /// Keep the records of the runs of schedules so long after their end, like 90d.
+    #[arg(long, env = "TASKWHEEL_KEEP_RUNS", value_name = "DURATION", value_parser = kept_ms)]
+    keep_runs: Option<i64>,
 }
 
 impl RetentionArgs {
     /// Whether successful tasks are kept at all.
     pub(crate) fn keeps_success(&self) -> bool {
         self.keep_success != Some(0)
+    }
+
+    /// How long the records of runs are kept.
+    pub(crate) fn keep_runs_ms(&self) -> Option<i64> {
+        self.keep_runs
     }
 
     pub(crate) fn retention(&self) -> Retention {
@@ -63,6 +71,8 @@ mod tests {
         let kept = read("serve").unwrap();
         assert!(kept.keeps_success());
         assert_eq!(kept.retention(), Retention::default());
+        assert_eq!(kept.keep_runs_ms(), None);
+        assert_eq!(read("serve --keep-runs 90d").unwrap().keep_runs_ms(), Some(90 * 86_400_000));
         let kept = read("serve --keep-success 7d --keep-cancelled 0").unwrap();
         assert!(kept.keeps_success());
         let expected = Retention { success_ms: Some(7 * 86_400_000), cancelled_ms: Some(0), ..Retention::default() };

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use taskwheel_engine::{Engine, EngineOptions};
+use taskwheel_model::zone;
 use taskwheel_store::Store;
 use tokio::net::lookup_host;
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,9 +45,7 @@ pub(crate) struct ServeArgs {
 }
 
 fn timezone(name: &str) -> Result<String, String> {
-    jiff::tz::TimeZone::get(name)
-        .map(|_| name.to_owned())
-        .map_err(|_| "must be a time zone by name, as in Europe/Berlin".into())
+    zone::find("timezone", name).map(|_| name.to_owned()).map_err(|error| error.message)
 }
 
 /// Serves until it is told to stop.
@@ -66,7 +65,8 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     })?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
-    let options = EngineOptions { retention: args.retention.retention(), ..EngineOptions::default() };
+    let (retention, keep_runs_ms) = (args.retention.retention(), args.retention.keep_runs_ms());
+    let options = EngineOptions { retention, keep_runs_ms, ..EngineOptions::default() };
     let engine = Arc::new(Engine::start(store, options));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(scheme, address);
@@ -81,7 +81,6 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         database::shown(&args.database.database),
         inspection.database,
     ));
-    tracing::debug!(timezone = args.timezone, "schedules that name no time zone use this one");
     let mut stopping = stop.clone();
     let ending = engine.clone();
     let end = async move {
@@ -89,7 +88,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         tracing::info!("stopping: calls under way are answered first");
         ending.stop().await;
     };
-    tokio::join!(listener.serve(taskwheel_server::router(engine, spans), stop), end);
+    tokio::join!(listener.serve(taskwheel_server::router(engine, spans, args.timezone), stop), end);
     Ok(())
 }
 

@@ -197,6 +197,9 @@ impl From<worker::ClaimedTask> for Claimed {
             checkpoint: task.checkpoint.and_then(raw),
             run_at: timestamp(task.run_at),
             traceparent: task.trace_parent,
+            shard_index: task.context.shard_index,
+            shard_total: task.context.shard_total,
+            parent: task.context.parent,
         }
     }
 }

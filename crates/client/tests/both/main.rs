@@ -4,5 +4,6 @@ mod support;
 
 mod client;
 mod nodes;
+mod runs;
 mod stopping;
 mod worker;

@@ -57,7 +57,9 @@ impl Server {
         threads.spawn(async move {
             let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
             tell.send(format!("http://{}", listener.address().unwrap())).unwrap();
-            listener.serve(taskwheel_server::router(engine, taskwheel_server::Spans::default()), stopped).await;
+            listener
+                .serve(taskwheel_server::router(engine, taskwheel_server::Spans::default(), "UTC".into()), stopped)
+                .await;
         });
         Server { url: told.await.unwrap(), threads: Some(threads), _stop: stop }
     }
@@ -97,6 +99,11 @@ impl Platform {
     /// Another node of the same platform.
     pub(crate) async fn another_node(&self) -> Server {
         Server::start(self.engine.clone()).await
+    }
+
+    /// The store, for what clients have no call for.
+    pub(crate) fn store(&self) -> &dyn taskwheel_client::store::Store {
+        self.engine.store()
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {

@@ -49,6 +49,7 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use calendar::{Launched, RunIds};
 use statistics::Ledger;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use taskwheel_model::field::{self, FieldError};
@@ -295,6 +296,10 @@ impl<D: Database> Store for SqlStore<D> {
 
     async fn workers(&self) -> Result<Vec<Worker>> {
         self.core.look("workers", (), |session, _| Box::pin(async move { session.workers().await })).await
+    }
+
+    async fn executing(&self) -> Result<HashMap<String, u64>> {
+        self.core.look("executing", (), |session, _| Box::pin(workers::executing(session))).await
     }
 
     async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {

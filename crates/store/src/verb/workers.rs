@@ -24,6 +24,14 @@ const REMEMBERED_MAX: usize = 10_000;
 
 const OWNER: &str = "SELECT tenant FROM task_worker WHERE worker_id = ?";
 
+const EXECUTING: &str = "SELECT r.worker_id, COUNT(*) FROM task_running r GROUP BY r.worker_id";
+
+/// How many executions each worker has under way.
+pub(super) async fn executing(session: &mut dyn Session) -> Attempted<HashMap<String, u64>> {
+    let rows = session.rows(&plain(EXECUTING), &[Kind::Text, Kind::Number]).await?;
+    rows.into_iter().map(|mut row| Ok((row.text()?, row.number()?.unsigned_abs()))).collect()
+}
+
 #[derive(Default)]
 pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);
 

@@ -64,7 +64,8 @@ pub(crate) struct WorkArgs {
     /// The command. It gets the payload as JSON on stdin; exit code 0 is success, with stdout as result.
     ///
     /// In its environment are TASKWHEEL_TASK_ID, TASKWHEEL_EXEC_ID, TASKWHEEL_TASK_TYPE, TASKWHEEL_TASK_KEY,
-    /// TASKWHEEL_ATTEMPT and TASKWHEEL_CHECKPOINT.
+    /// TASKWHEEL_ATTEMPT and TASKWHEEL_CHECKPOINT, and in the run of a schedule TASKWHEEL_SHARD_INDEX, TASKWHEEL_SHARD_TOTAL and
+    /// TASKWHEEL_PARENT, which has the result of the task before it.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }

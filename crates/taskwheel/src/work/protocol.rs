@@ -33,6 +33,9 @@ pub(super) struct Task {
     pub(super) payload: Option<Box<RawValue>>,
     pub(super) attempt: u32,
     pub(super) checkpoint: Option<Box<RawValue>>,
+    pub(super) shard_index: Option<u32>,
+    pub(super) shard_total: Option<u32>,
+    pub(super) parent: Option<Box<RawValue>>,
 }
 
 /// A worker names the tasks that it is working on.

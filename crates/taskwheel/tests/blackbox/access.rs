@@ -51,7 +51,8 @@ async fn post(server: &Server, token: &str, path: &str, body: Value) -> Answer {
     call(server, Some(token), Method::POST, path, Some(&body)).await
 }
 
-/// Every call that the document knows, with a body that would be good, on a task with this id.
+/// Every call that the document knows, with a body that would be good, on a task with this id. A schedule or run of that id need not be
+/// there: what is refused is refused before anybody looks.
 async fn every_call(server: &Server, admin: &str, id: i64) -> Vec<(Method, String, Option<Value>)> {
     let document = get(server, admin, "/openapi.json").await.ok();
     let mut calls = Vec::new();
@@ -66,13 +67,20 @@ async fn every_call(server: &Server, admin: &str, id: i64) -> Vec<(Method, Strin
                 ("post", "/v1/worker/renew") => Some(json!({"worker_id": "w"})),
                 ("post", "/v1/worker/report") => Some(json!({"items": []})),
                 ("put", "/v1/types/{type}") => Some(json!({})),
+                ("post", "/v1/schedules") => Some(json!({"name": "s", "type": "mail"})),
+                ("patch", "/v1/schedules/{id}") => Some(json!({"name": "t"})),
+                ("post", "/v1/cron/preview") => Some(json!({"cron": "* * * * *"})),
+                ("post", "/task-scheduler/task/submitTimerTask") => Some(json!({
+                    "taskInfoConf": {"taskName": "t", "appServiceName": "a", "apiServiceName": "b", "apiMethodName": "c"},
+                    "taskScheduleConf": {"timerList": []}})),
+                ("post", path) if path.starts_with("/task-scheduler/") => Some(json!({"taskId": id})),
                 _ => None,
             };
             let path = path.replace("{id}", &id.to_string()).replace("{type}", "mail");
             calls.push((Method::from_bytes(method.to_uppercase().as_bytes()).unwrap(), path, body));
         }
     }
-    assert!(calls.len() > 20, "the document knows the whole API");
+    assert!(calls.len() > 40, "the document knows the whole API");
     calls
 }
 
@@ -80,14 +88,19 @@ async fn every_call(server: &Server, admin: &str, id: i64) -> Vec<(Method, Strin
 fn may(role: &str, method: &Method, path: &str) -> bool {
     let is_task_read = *method == Method::GET && path.starts_with("/v1/tasks");
     let is_submit = *method == Method::POST && (path == "/v1/tasks" || path == "/v1/tasks/batch");
-    let is_watch = *method == Method::GET
-        && (path.starts_with("/v1/types") || matches!(path, "/v1/stats" | "/v1/workers" | "/metrics"));
+    let is_of_schedules = ["/v1/schedules", "/v1/runs", "/task-scheduler/"].iter().any(|start| path.starts_with(start));
+    let is_watch = path == "/v1/cron/preview"
+        || *method == Method::GET
+            && (is_of_schedules
+                || path.starts_with("/v1/types")
+                || matches!(path, "/v1/stats" | "/v1/workers" | "/metrics"));
+    let is_schedule_change = is_of_schedules && !is_watch;
     let is_task_change = path.starts_with("/v1/tasks") && !is_task_read && !is_submit;
     match (role, path) {
         (_, "/openapi.json") | ("admin", _) => true,
         ("viewer", _) => is_task_read || is_watch,
         ("operator", "/v1/audit") => true,
-        ("operator", _) => is_task_read || is_watch || is_submit || is_task_change,
+        ("operator", _) => is_task_read || is_watch || is_submit || is_task_change || is_schedule_change,
         ("submitter", _) => is_task_read || is_submit,
         ("worker", _) => path.starts_with("/v1/worker/"),
         _ => unreachable!(),
@@ -132,6 +145,49 @@ async fn each_role_may_what_it_is_for_and_gets_403_for_the_rest(server: &Server)
             assert_ne!(answer.status, StatusCode::UNAUTHORIZED, "{role}: {method} {path}");
         }
     }
+}
+
+async fn another_tenants_schedules_are_not_there(server: &Server) {
+    let acme = token(server, &["--role", "operator", "--tenant", "acme"]).await;
+    let other = token(server, &["--role", "operator", "--tenant", "other"]).await;
+    let admin = token(server, &["--role", "admin"]).await;
+    let made = post(server, &acme, "/v1/schedules", json!({"name": "s", "type": "mail"})).await.ok();
+    assert_eq!(made["tenant"], "acme");
+    let place = format!("/v1/schedules/{}", made["id"]);
+    let run = post(server, &acme, &format!("{place}/run"), json!({})).await.ok();
+    for (method, path, body) in [
+        (Method::GET, place.clone(), None),
+        (Method::PATCH, place.clone(), Some(json!({"name": "mine"}))),
+        (Method::POST, format!("{place}/offline"), None),
+        (Method::POST, format!("{place}/run"), None),
+        (Method::GET, format!("{place}/next"), None),
+        (Method::GET, format!("{place}/runs"), None),
+        (Method::DELETE, place.clone(), None),
+        (Method::GET, format!("/v1/runs/{}", run["id"]), None),
+        (Method::POST, format!("/v1/runs/{}/cancel", run["id"]), None),
+        (Method::POST, format!("/task-scheduler/task/timerTaskDel?taskId={}", made["id"]), None),
+        (Method::POST, format!("/task-scheduler/task/execTaskImmediately?taskId={}", made["id"]), None),
+    ] {
+        let answer = call(server, Some(&other), method.clone(), &path, body.as_ref()).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{method} {path}: {}", answer.body);
+    }
+    for path in ["/v1/schedules", "/v1/runs", &format!("/v1/runs?schedule_id={}", made["id"])] {
+        assert_eq!(get(server, &other, path).await.ok()["items"], json!([]), "{path}");
+        assert_eq!(get(server, &acme, path).await.ok()["items"].as_array().unwrap().len(), 1, "{path}");
+        assert_eq!(get(server, &admin, path).await.ok()["items"].as_array().unwrap().len(), 1, "{path}");
+    }
+    assert_eq!(get(server, &admin, "/v1/schedules?tenant=other").await.ok()["items"], json!([]));
+    assert_eq!(get(server, &other, "/v1/schedules?tenant=acme").await.status, StatusCode::FORBIDDEN);
+    assert_eq!(get(server, &acme, &place).await.ok()["status"], "online", "nothing was done");
+    let for_other = post(server, &admin, "/v1/schedules?tenant=other", json!({"name": "o", "type": "mail"})).await.ok();
+    assert_eq!(for_other["tenant"], "other");
+    let task = get(server, &acme, &format!("/v1/tasks?schedule_id={}", made["id"])).await.ok()["items"][0].clone();
+    assert_eq!(task["tenant"], "acme", "its tasks are its tenant's");
+    let refused = call(server, None, Method::POST, "/task-scheduler/task/enableTask", None).await;
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (401, &json!(401)), "{}", refused.body);
+    let log = get(server, &acme, "/v1/audit").await.ok();
+    let actions: Vec<_> = log["items"].as_array().unwrap().iter().map(|line| &line["action"]).collect();
+    assert_eq!(actions, ["schedule.run", "schedule.create", "token.create"]);
 }
 
 async fn another_tenants_tasks_are_not_there(server: &Server) {
@@ -409,6 +465,7 @@ async fn a_repeated_call_is_answered_the_same_at_the_limit(server: &Server) {
 crate::facts![
     without_a_token_or_with_a_wrong_one_every_call_is_401,
     each_role_may_what_it_is_for_and_gets_403_for_the_rest,
+    another_tenants_schedules_are_not_there,
     another_tenants_tasks_are_not_there,
     a_worker_of_a_tenant_gets_and_ends_only_its_own,
     a_worker_for_some_types_claims_no_others,

@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use tokio::process::Command;
 
 /// Runs the binary as a client of a server.
-async fn run(server: &Server, arguments: &[&str]) -> Output {
+pub(crate) async fn run(server: &Server, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_taskwheel"))
         .args(arguments)
         .env("TASKWHEEL_SERVER", server.url())
@@ -17,14 +17,14 @@ async fn run(server: &Server, arguments: &[&str]) -> Output {
 }
 
 /// The output of a command that went well, as JSON.
-async fn json(server: &Server, arguments: &[&str]) -> Value {
+pub(crate) async fn json(server: &Server, arguments: &[&str]) -> Value {
     let output = run(server, &[&["--json"], arguments].concat()).await;
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
 /// The output of a command that went well.
-async fn text(server: &Server, arguments: &[&str]) -> String {
+pub(crate) async fn text(server: &Server, arguments: &[&str]) -> String {
     let output = run(server, arguments).await;
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()

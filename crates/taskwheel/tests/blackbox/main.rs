@@ -2,6 +2,7 @@
 
 mod access;
 mod affinity;
+mod centre;
 mod cluster;
 mod commands;
 mod crashes;
@@ -11,8 +12,11 @@ mod faults;
 mod firing;
 mod listening;
 mod outage;
+mod planning;
 mod refusals;
 mod retention;
+mod runs;
+mod schedules;
 mod search;
 mod sharing;
 mod support;

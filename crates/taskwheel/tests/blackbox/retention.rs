@@ -40,6 +40,26 @@ async fn a_success_that_is_not_kept_goes_as_it_finishes(dialect: Dialect) {
     server.end().await;
 }
 
+async fn the_record_of_a_run_goes_after_its_retention(dialect: Dialect) {
+    let server = Server::start_with(dialect, &["--keep-runs", "1s"], &[]).await;
+    let schedule = server.post("/v1/schedules", json!({"name": "s", "type": "t"})).await.ok();
+    let run = format!("/v1/schedules/{}/run", schedule["id"]);
+    let ended = server.post(&run, json!({})).await.ok();
+    let task = server.claim(claim("w", "t")).await.remove(0);
+    server.report(&task, "success").await;
+    let begun = server.post(&run, json!({})).await.ok();
+    let shown = async |run: &serde_json::Value| server.get(&format!("/v1/runs/{}", run["id"])).await;
+    assert_eq!(shown(&ended).await.ok()["status"], "done", "it is kept for a while");
+    eventually("it is gone", IN_TIME, async || shown(&ended).await.status == StatusCode::NOT_FOUND).await;
+    assert_eq!(shown(&begun).await.ok()["status"], "running", "what has not ended stays");
+    assert_eq!(
+        server.task(task["id"].as_i64().unwrap()).await["status"],
+        "Success",
+        "its task has a retention of its own"
+    );
+    server.end().await;
+}
+
 macro_rules! on_each {
     ($($fact:ident),*) => {
         on_each! { in sqlite on Sqlite: $($fact),* }
@@ -58,4 +78,8 @@ macro_rules! on_each {
     };
 }
 
-on_each![a_finished_task_goes_after_its_retention, a_success_that_is_not_kept_goes_as_it_finishes];
+on_each![
+    a_finished_task_goes_after_its_retention,
+    a_success_that_is_not_kept_goes_as_it_finishes,
+    the_record_of_a_run_goes_after_its_retention
+];

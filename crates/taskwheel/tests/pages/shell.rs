@@ -54,6 +54,7 @@ macro_rules! pages {
 
 pages! {
     the_commands_about_tasks_go_well: "docs/tasks.md",
+    the_commands_about_schedules_go_well: "docs/schedules.md",
     the_commands_about_the_api_go_well: "docs/api.md",
     the_commands_about_security_go_well: "docs/security.md",
     the_commands_about_operations_go_well: "docs/operations.md",

@@ -145,7 +145,16 @@ async fn the_tour_of_the_readme_goes_as_it_says() {
     ["bash", "curl", "sqlite3"].into_iter().for_each(require);
     let steps = steps();
     let [start, rest @ ..] = steps.as_slice() else { panic!("the tour is empty") };
-    let needed = ["taskwheel submit", "curl ", "taskwheel work", "--delay", "--retry", "tasks cancel", "INSERT INTO"];
+    let needed = [
+        "taskwheel submit",
+        "curl ",
+        "taskwheel work",
+        "--delay",
+        "--retry",
+        "tasks cancel",
+        "INSERT INTO",
+        "schedules add",
+    ];
     for command in needed {
         assert!(rest.iter().any(|step| step.script.contains(command)), "the tour shows {command}");
     }
