@@ -34,8 +34,10 @@ use taskwheel_model::{NewTask, Time};
 const READ_CONNECTIONS_MAX: u32 = 4;
 
 /// Without gap locks, so that claims and submits do not wait for each other.
-const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-     SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
+const WORK_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// All statements of a list see the same rows: what is inserted between two of them would come twice, or never.
+const READ_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+const SETTINGS: &str = "SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
          sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
 /// Every statement of ours has an end, and so has a pause between two in a transaction: a node that is stopped in the middle of
@@ -50,7 +52,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let connect = MySqlConnectOptions::from_str(&url)
         .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?;
     migrate::migrate(&connect, options.number).await?;
-    let connections = |most: u32| {
+    let connections = |most: u32, isolation: &'static str| {
         let connect = connect.clone();
         Connections::new(
             most,
@@ -58,6 +60,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
                 let connect = connect.clone();
                 Box::pin(async move {
                     let mut connection = connect.connect().await?;
+                    connection.execute(isolation).await?;
                     connection.execute(SETTINGS).await?;
                     connection.execute(TIME_LIMITS).await?;
                     Ok(connection)
@@ -65,7 +68,8 @@ pub async fn open(options: &Options) -> Result<impl Store> {
             }),
         )
     };
-    let (work, read) = (connections(options.connections_max), connections(READ_CONNECTIONS_MAX));
+    let work = connections(options.connections_max, WORK_ISOLATION);
+    let read = connections(READ_CONNECTIONS_MAX, READ_ISOLATION);
     let database = Pooled::<MySqlServer> { work, read, clock: options.clock.clone(), news: news::Silence };
     Ok(SqlStore::new(database, Dialect::Mysql, options))
 }

@@ -38,7 +38,8 @@ const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolat
      SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s';
      SET jit = off; SET plan_cache_mode = force_generic_plan; SET taskwheel.notify = 'off';
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off";
-const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
+/// All statements of a list see the same rows: what is inserted between two of them would come twice, or never.
+const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'repeatable read';
      SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
 
 /// Batches of as many rows are planned each time. A plan that was made while a table was empty reads all of the table and holds each of

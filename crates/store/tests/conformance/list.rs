@@ -2,6 +2,9 @@
 
 use crate::facts;
 use crate::support::{Platform, due_in, task, worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, Outcome, Status, TaskId, TypeSettings};
 use taskwheel_store::people::{Action, Edit};
@@ -269,7 +272,41 @@ async fn a_list_by_due_time_goes_over_all_tenants(platform: &Platform) {
     }
 }
 
+async fn what_is_submitted_while_a_list_is_read_makes_no_task_come_twice(platform: &Platform) {
+    // More than one page looks at, of which few match.
+    for _ in 0..3 {
+        platform.submit_all(vec![task("mail"); 1_000]).await;
+        platform.submit_all(vec![task("letter"); 5]).await;
+    }
+    let (store, stop) = (platform.store.clone(), Arc::new(AtomicBool::new(false)));
+    let submitter = {
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                store.submit(vec![task("mail"); 20]).await.expect("the submit goes through");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    };
+    for _ in 0..10 {
+        let filter = Filter { task_type: Some("letter".into()), ..Filter::default() };
+        let mut ids: Vec<_> = platform
+            .walk(Listing { filter, limit: 100, ..Listing::default() })
+            .await
+            .iter()
+            .map(|one| one.id)
+            .collect();
+        ids.sort_unstable();
+        let all = ids.len();
+        ids.dedup();
+        assert_eq!((ids.len(), all), (15, 15));
+    }
+    stop.store(true, Ordering::Relaxed);
+    submitter.await.unwrap();
+}
+
 facts![
+    what_is_submitted_while_a_list_is_read_makes_no_task_come_twice,
     a_list_by_due_time_goes_over_all_tenants,
     no_filter_lists_everything_live_and_finished,
     statuses_are_listed_alone_and_together,
