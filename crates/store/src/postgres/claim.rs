@@ -30,7 +30,7 @@ FROM (
       {categories}) x
     ORDER BY x.due, x.id LIMIT $2) q
   LIMIT $2) y
-JOIN task t ON t.id = y.id";
+CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = y.id OFFSET 0) t";
 const BY_CATEGORY: &str = "UNION ALL
       SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
         SELECT w.* FROM task_waiting w
@@ -103,12 +103,13 @@ fn picked(row: &PgRow) -> sqlx::Result<Picked> {
 }
 
 /// Moves picked tasks from those that wait to those that run. They are locked, so each must be there.
-const START: &str = "
-WITH gone AS (
-  DELETE FROM task_waiting w USING unnest($5::bigint[], $6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[])
-    AS n(id, exec_id, deadline, lease_until, check_at)
-  WHERE w.id = n.id
-  RETURNING w.*, n.exec_id, n.deadline, n.lease_until, n.check_at AS next_check_at)
+macro_rules! start {
+    ($gone:literal) => {
+        concat!(
+            "
+WITH gone AS (",
+            $gone,
+            ")
 INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, error_info, checkpoint,
                           progress, result, expire_at, category, creator, unique_key, run_id, affinity, exec_id, worker_id,
                           host,
@@ -116,7 +117,23 @@ INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, 
 SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
        expire_at, category, creator, unique_key, run_id, affinity, exec_id, $1, $2, $3, deadline, $4, 0, lease_until,
        next_check_at, $3
-FROM gone";
+FROM gone"
+        )
+    };
+}
+const START_FEW: &str = start!(
+    "DELETE FROM task_waiting w WHERE w.id = ANY($5::bigint[])
+     RETURNING w.*, ($6::uuid[])[array_position($5::bigint[], w.id)] AS exec_id,
+       ($7::bigint[])[array_position($5::bigint[], w.id)] AS deadline,
+       ($8::bigint[])[array_position($5::bigint[], w.id)] AS lease_until,
+       ($9::bigint[])[array_position($5::bigint[], w.id)] AS next_check_at"
+);
+const START_MANY: &str = start!(
+    "DELETE FROM task_waiting w USING unnest($5::bigint[], $6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[])
+       AS n(id, exec_id, deadline, lease_until, check_at)
+     WHERE w.id = n.id
+     RETURNING w.*, n.exec_id, n.deadline, n.lease_until, n.check_at AS next_check_at"
+);
 
 pub(super) async fn start(
     connection: &mut PgConnection,
@@ -124,8 +141,9 @@ pub(super) async fn start(
     starts: &[Start],
     now: Time,
 ) -> Attempted<()> {
-    let started = sqlx::query(START)
-        .persistent(starts.len() < PLANNED_ANEW_MIN)
+    let few = starts.len() < PLANNED_ANEW_MIN;
+    let started = sqlx::query(if few { START_FEW } else { START_MANY })
+        .persistent(few)
         .bind(&starter.worker_id)
         .bind(&starter.host)
         .bind(now.0)

@@ -6,17 +6,46 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use taskwheel_model::{Status, TaskId, Time};
 
-/// Guarded by the execution alone: a condition on anything else could lead the planner to another index than the
-/// primary key. `$6` is now, `$7` the code of Success.
-const KEEP: &str = "
-WITH gone AS (
-  DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
-    AS n(id, exec_id, tenant, outcome, result)
-  WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
-  RETURNING r.*, n.outcome, n.result AS reported),
-free AS (
-  DELETE FROM task_unique u USING gone g
-  WHERE g.unique_key IS NOT NULL AND u.tenant = g.tenant AND u.type = g.type AND u.unique_key = g.unique_key),
+/// The executions that end, guarded by id and execution. A few are found by their ids; many are joined.
+macro_rules! few {
+    () => {
+        "DELETE FROM task_running r
+         WHERE r.id = ANY($1::bigint[]) AND r.exec_id = ($2::uuid[])[array_position($1::bigint[], r.id)]
+           AND r.tenant = COALESCE(($3::text[])[array_position($1::bigint[], r.id)], r.tenant)
+         RETURNING r.*, ($4::smallint[])[array_position($1::bigint[], r.id)] AS outcome,
+           ($5::text[])[array_position($1::bigint[], r.id)] AS reported"
+    };
+}
+macro_rules! many {
+    () => {
+        "DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
+           AS n(id, exec_id, tenant, outcome, result)
+         WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
+         RETURNING r.*, n.outcome, n.result AS reported"
+    };
+}
+/// The unique keys of what ended, found by their index whatever the statistics say.
+macro_rules! free {
+    () => {
+        "free AS (DELETE FROM task_unique WHERE ctid = ANY(ARRAY(
+           SELECT k.ctid FROM gone g CROSS JOIN LATERAL (
+             SELECT u.ctid FROM task_unique u
+             WHERE u.tenant = g.tenant AND u.type = g.type AND u.unique_key = g.unique_key OFFSET 0) k
+           WHERE g.unique_key IS NOT NULL)))"
+    };
+}
+
+/// `$6` is now, `$7` the code of Success.
+macro_rules! keep {
+    ($gone:expr) => {
+        concat!(
+            "
+WITH gone AS (",
+            $gone,
+            "),
+",
+            free!(),
+            ",
 kept AS (
   INSERT INTO task_history (id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result,
                             affinity, exec_id, worker_id, host, started_at, outcome, finished_at, updated_at)
@@ -24,26 +53,36 @@ kept AS (
          affinity, exec_id, worker_id, host, started_at, outcome, $6, $6
   FROM gone)
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
-  CASE WHEN run_id IS NOT NULL THEN host END FROM gone";
+  CASE WHEN run_id IS NOT NULL THEN host END FROM gone"
+        )
+    };
+}
+const KEEP_FEW: &str = keep!(few!());
+const KEEP_MANY: &str = keep!(many!());
 
-/// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are there so that both take the same values.
-const DROP: &str = "
-WITH gone AS (
-  DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
-    AS n(id, exec_id, tenant, outcome, result)
-  WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
-  RETURNING r.id, r.tenant, r.type, r.unique_key, r.attempts, r.round, r.affinity, r.heartbeat_ms, r.worker_id, r.due,
-    r.started_at, r.run_id, r.host),
-free AS (
-  DELETE FROM task_unique u USING gone g
-  WHERE g.unique_key IS NOT NULL AND u.tenant = g.tenant AND u.type = g.type AND u.unique_key = g.unique_key),
-log AS (
-  DELETE FROM task_attempt a USING gone g
-  WHERE (g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL) AND a.task_id = g.id),
-content AS (DELETE FROM task t USING gone g WHERE t.id = g.id)
+/// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are
+/// there so that both take the same values.
+macro_rules! drop_all {
+    ($gone:expr) => {
+        concat!(
+            "
+WITH gone AS (",
+            $gone,
+            "),
+",
+            free!(),
+            ",
+log AS (DELETE FROM task_attempt WHERE task_id = ANY(ARRAY(
+  SELECT g.id FROM gone g WHERE g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL))),
+content AS (DELETE FROM task WHERE id = ANY(ARRAY(SELECT g.id FROM gone g)))
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
   CASE WHEN run_id IS NOT NULL THEN host END
-FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0";
+FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0"
+        )
+    };
+}
+const DROP_FEW: &str = drop_all!(few!());
+const DROP_MANY: &str = drop_all!(many!());
 
 pub(super) async fn succeed(
     connection: &mut PgConnection,
@@ -51,8 +90,15 @@ pub(super) async fn succeed(
     keep: bool,
     now: Time,
 ) -> Attempted<Vec<Ended>> {
-    let rows = sqlx::query(if keep { KEEP } else { DROP })
-        .persistent(done.len() < PLANNED_ANEW_MIN)
+    let few = done.len() < PLANNED_ANEW_MIN;
+    let sql = match (keep, few) {
+        (true, true) => KEEP_FEW,
+        (true, false) => KEEP_MANY,
+        (false, true) => DROP_FEW,
+        (false, false) => DROP_MANY,
+    };
+    let rows = sqlx::query(sql)
+        .persistent(few)
         .bind(done.iter().map(|one| one.id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.exec_id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.tenant.as_deref()).collect::<Vec<_>>())

@@ -42,7 +42,8 @@ const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolat
 const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'repeatable read';
      SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
 
-/// Batches of as many rows are planned each time. A plan that was made while a table was empty reads all of the table and holds each of
+/// Batches of as many rows are planned each time, and statements over fewer look up each row by itself, by a lateral subquery that the
+/// planner cannot turn round. A plan that was made while a table was empty reads all of the table and holds each of
 /// its rows against each of the batch, and is kept until the table is analyzed: 500 rows took three seconds so.
 const PLANNED_ANEW_MIN: usize = 8;
 

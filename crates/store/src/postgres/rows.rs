@@ -26,19 +26,19 @@ macro_rules! content {
 const LOAD_WAITING: &str = concat!(
     "SELECT w.*, ",
     content!(),
-    ", NULL::bigint AS seen_at FROM task_waiting w JOIN task t ON t.id = w.id
+    ", NULL::bigint AS seen_at FROM task_waiting w CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = w.id OFFSET 0) t
      WHERE w.id = ANY($1) ORDER BY w.id FOR UPDATE OF w"
 );
 const LOAD_RUNNING: &str = concat!(
     "SELECT r.*, ",
     content!(),
-    ", k.seen_at FROM task_running r JOIN task t ON t.id = r.id
+    ", k.seen_at FROM task_running r CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = r.id OFFSET 0) t
      LEFT JOIN task_worker k ON k.worker_id = r.worker_id WHERE r.id = ANY($1) ORDER BY r.id FOR UPDATE OF r"
 );
 const LOAD_HISTORY: &str = concat!(
     "SELECT h.*, ",
     content!(),
-    ", NULL::bigint AS seen_at FROM task_history h JOIN task t ON t.id = h.id
+    ", NULL::bigint AS seen_at FROM task_history h CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = h.id OFFSET 0) t
      WHERE h.id = ANY($1) ORDER BY h.id FOR UPDATE OF h"
 );
 const KNOWN: &str = "SELECT id FROM task WHERE id = ANY($1)";
@@ -209,8 +209,11 @@ FROM json_to_recordset($1::json) AS n(id bigint, priority smallint, run_at bigin
   retry text, timeout_ms bigint, remark text) WHERE t.id = n.id";
 const PAYLOAD: &str = "UPDATE task SET payload = $2::json WHERE id = $1";
 const FREE: &str = "
-DELETE FROM task_unique u USING task t WHERE t.id = ANY($1) AND t.unique_key IS NOT NULL AND u.id = t.id
-  AND u.tenant = t.tenant AND u.type = t.type AND u.unique_key = t.unique_key";
+DELETE FROM task_unique WHERE ctid = ANY(ARRAY(
+  SELECT k.ctid FROM task t CROSS JOIN LATERAL (
+    SELECT u.ctid FROM task_unique u
+    WHERE u.tenant = t.tenant AND u.type = t.type AND u.unique_key = t.unique_key AND u.id = t.id OFFSET 0) k
+  WHERE t.id = ANY($1) AND t.unique_key IS NOT NULL))";
 const TAKE: &str = "
 INSERT INTO task_unique (tenant, type, unique_key, id)
 SELECT tenant, type, unique_key, id FROM task WHERE id = ANY($1) AND unique_key IS NOT NULL";
@@ -247,13 +250,13 @@ async fn on(connection: &mut PgConnection, sql: &'static str, ids: &[i64]) -> At
     Ok(sqlx::query(sql).bind(ids).execute(connection).await.map_err(fault)?.rows_affected())
 }
 
-/// Runs a statement over rows that it gets as one JSON array.
+/// Runs a statement over rows that it gets as one JSON array. It is planned each time.
 async fn set<T: Serialize>(connection: &mut PgConnection, sql: &'static str, rows: &[T]) -> Attempted<u64> {
     if rows.is_empty() {
         return Ok(0);
     }
     let json = serde_json::to_string(rows).expect("rows are plain JSON");
-    Ok(sqlx::query(sql).bind(json).execute(connection).await.map_err(fault)?.rows_affected())
+    Ok(sqlx::query(sql).persistent(false).bind(json).execute(connection).await.map_err(fault)?.rows_affected())
 }
 
 /// The rows are locked, so that each statement must meet them all.

@@ -91,7 +91,8 @@ fn policy(policy: &RetryPolicy) -> String {
 
 const LIVE_UNIQUE: &str = "
 SELECT u.id FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS n(tenant, type, unique_key, place)
-LEFT JOIN task_unique u ON u.tenant = n.tenant AND u.type = n.type AND u.unique_key = n.unique_key
+LEFT JOIN LATERAL (SELECT k.id FROM task_unique k
+  WHERE k.tenant = n.tenant AND k.type = n.type AND k.unique_key = n.unique_key OFFSET 0) u ON true
 ORDER BY n.place";
 
 pub(super) async fn live_unique(

@@ -10,31 +10,57 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::field::{self};
 use taskwheel_model::{Time, limits};
 use tokio::sync::Notify;
 
-/// So many ids of runs are taken at a time.
-const IDS_AT_ONCE: usize = 512;
+/// Most ids of runs that are taken at a time.
+const IDS_AT_ONCE_MAX: usize = 1_024;
 /// Ids are used for so long after they were taken: so their order is that of time, nearly.
 const IDS_FRESH: Duration = Duration::from_secs(1);
 
-/// Ids of runs that were taken and not used yet. They are taken in a transaction of their own, so that no firing waits for another's.
+/// Ids of runs that were taken and not used yet. They are taken in a transaction of their own, so that no firing waits for another's: as
+/// many as are needed, and more where those were soon used up.
 #[derive(Default)]
-pub(super) struct RunIds(Mutex<Option<(Range<i64>, Instant)>>);
+pub(super) struct RunIds(Mutex<Option<Taken>>);
+
+struct Taken {
+    unused: Range<i64>,
+    at: Instant,
+    count: usize,
+}
 
 impl RunIds {
-    fn take(&self, wanted: usize) -> Option<Range<i64>> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let enough =
-            |(ids, at): &(Range<i64>, Instant)| ids.end - ids.start >= wanted as i64 && at.elapsed() < IDS_FRESH;
-        taken.filter(enough).map(|(ids, _)| ids)
+    fn lock(&self) -> MutexGuard<'_, Option<Taken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, ids: Range<i64>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ids, Instant::now()));
+    /// What is left of those that were taken a moment ago.
+    fn unused(&self) -> Range<i64> {
+        let fresh =
+            self.lock().as_ref().filter(|taken| taken.at.elapsed() < IDS_FRESH).map(|taken| taken.unused.clone());
+        fresh.unwrap_or(0..0)
+    }
+
+    /// How many to take where so many are needed.
+    fn count(&self, needed: usize) -> usize {
+        let again =
+            self.lock().as_ref().filter(|taken| taken.at.elapsed() < IDS_FRESH).map_or(0, |taken| 2 * taken.count);
+        needed.max(again.min(IDS_AT_ONCE_MAX))
+    }
+
+    fn taken(&self, unused: Range<i64>) {
+        let count = usize::try_from(unused.end - unused.start).unwrap_or(0);
+        *self.lock() = Some(Taken { unused, at: Instant::now(), count });
+    }
+
+    /// All below this are used.
+    fn used(&self, next: i64) {
+        if let Some(taken) = &mut *self.lock() {
+            taken.unused.start = next;
+        }
     }
 }
 
@@ -161,20 +187,24 @@ impl<D: Database> Schedules for SqlStore<D> {
     }
 
     async fn fire(&self, max: usize) -> Result<Fired> {
-        let mut wanted = 1;
         loop {
-            let ids = self.run_ids(wanted).await?;
+            let ids = self.core.memory.run_ids.unused();
             let input = (self.core.memory.clone(), ids.clone(), max);
             // A second try finds the cursors moved.
             let work = self.core.change("fire", Repeat::Harmless, input, |session, input| {
                 Box::pin(async move { fire::fire(session, &input.0, input.1.clone(), input.2).await })
             });
-            match self.core.made_due(work).await? {
-                Firings::Done(fired) => {
-                    self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
+            match self.core.made_due(work).await {
+                Ok(Firings::Done(fired)) => {
+                    self.core.memory.run_ids.used(ids.start + fired.runs as i64);
                     return Ok(fired);
                 }
-                Firings::NeedsIds(more) => wanted = more,
+                Ok(Firings::NeedsIds(needed)) => self.take_run_ids(needed).await?,
+                Err(error) => {
+                    // They may have been used.
+                    self.core.memory.run_ids.used(ids.end);
+                    return Err(error);
+                }
             }
         }
     }
@@ -197,16 +227,14 @@ impl<D: Database> Schedules for SqlStore<D> {
 }
 
 impl<D: Database> SqlStore<D> {
-    async fn run_ids(&self, wanted: usize) -> Result<Range<i64>> {
-        if let Some(ids) = self.core.memory.run_ids.take(wanted) {
-            return Ok(ids);
-        }
-        let count = wanted.max(IDS_AT_ONCE);
+    async fn take_run_ids(&self, needed: usize) -> Result<()> {
+        let count = self.core.memory.run_ids.count(needed);
         let work = self.core.change("take_run_ids", Repeat::Harmless, count, |session, count| {
             Box::pin(async move { schedules::next_ids(session, *count).await })
         });
         let first = work.await?;
-        Ok(first..first + count as i64)
+        self.core.memory.run_ids.taken(first..first + count as i64);
+        Ok(())
     }
 
     /// Tells who waits for timers that they may be due earlier than they were.

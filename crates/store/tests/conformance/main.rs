@@ -23,6 +23,7 @@ mod list;
 mod migrate;
 mod once;
 mod plain_sql;
+mod plans;
 mod renew;
 mod schedules;
 mod statistics;
