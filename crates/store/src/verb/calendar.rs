@@ -37,11 +37,11 @@ impl RunIds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is left of those that were taken a moment ago.
+    /// What is left of those that were taken a moment ago, for one firing alone.
     fn unused(&self) -> Range<i64> {
-        let fresh =
-            self.lock().as_ref().filter(|taken| taken.at.elapsed() < IDS_FRESH).map(|taken| taken.unused.clone());
-        fresh.unwrap_or(0..0)
+        let mut taken = self.lock();
+        let fresh = taken.as_mut().filter(|taken| taken.at.elapsed() < IDS_FRESH);
+        fresh.map_or(0..0, |taken| std::mem::replace(&mut taken.unused, 0..0))
     }
 
     /// How many to take where so many are needed.
@@ -56,10 +56,10 @@ impl RunIds {
         *self.lock() = Some(Taken { unused, at: Instant::now(), count });
     }
 
-    /// All below this are used.
-    fn used(&self, next: i64) {
-        if let Some(taken) = &mut *self.lock() {
-            taken.unused.start = next;
+    /// Gives back what was not used, unless others were taken meanwhile.
+    fn give_back(&self, unused: Range<i64>) {
+        if let Some(taken) = self.lock().as_mut().filter(|taken| taken.unused.is_empty()) {
+            taken.unused = unused;
         }
     }
 }
@@ -194,17 +194,12 @@ impl<D: Database> Schedules for SqlStore<D> {
             let work = self.core.change("fire", Repeat::Harmless, input, |session, input| {
                 Box::pin(async move { fire::fire(session, &input.0, input.1.clone(), input.2).await })
             });
-            match self.core.made_due(work).await {
-                Ok(Firings::Done(fired)) => {
-                    self.core.memory.run_ids.used(ids.start + fired.runs as i64);
+            match self.core.made_due(work).await? {
+                Firings::Done(fired) => {
+                    self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
                     return Ok(fired);
                 }
-                Ok(Firings::NeedsIds(needed)) => self.take_run_ids(needed).await?,
-                Err(error) => {
-                    // They may have been used.
-                    self.core.memory.run_ids.used(ids.end);
-                    return Err(error);
-                }
+                Firings::NeedsIds(needed) => self.take_run_ids(needed).await?,
             }
         }
     }

@@ -63,7 +63,7 @@ pub(super) async fn fire(
     let (mut taken, mut needed) = (0, 0);
     for timer in &timers {
         let more = timer.due.fire.len() + usize::from(timer.due.missed.is_some());
-        if taken > 0 && needed + more > TASKS_MAX.min(available) {
+        if taken > 0 && needed + more > TASKS_MAX {
             break;
         }
         (needed, taken) = (needed + more, taken + 1);
