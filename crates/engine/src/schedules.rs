@@ -15,6 +15,8 @@ use tokio::time::Instant;
 const TIMERS_AT_ONCE: usize = 500;
 /// How often it looks for what came through another node.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a look that fired something: what comes in the meantime fires in one transaction.
+const PACE: Duration = Duration::from_millis(4);
 /// After a look that failed.
 const REST: Duration = Duration::from_secs(1);
 
@@ -26,6 +28,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
         inner.looked("schedules", &fired);
         let next = match fired {
             Ok(fired) if fired.more => continue,
+            Ok(fired) if fired.runs > 0 => looked_at + PACE,
             Ok(fired) => {
                 let due_in = fired.next_due.map(|due| due.ms_since(fired.now).max(1).unsigned_abs());
                 looked_at + due_in.map_or(LOOK_EVERY, Duration::from_millis).min(LOOK_EVERY)

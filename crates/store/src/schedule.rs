@@ -148,7 +148,7 @@ pub struct Fired {
     pub more: bool,
     /// The database's time.
     pub now: Time,
-    /// The due time that comes next of all.
+    /// The due time that comes next of all, where nothing was due now.
     pub next_due: Option<Time>,
 }
 

@@ -1,5 +1,4 @@
-//! The floor: the bare SQL of one firing transaction. It locks what is due, inserts the tasks, the runs and the steps, and moves the
-//! timers; it decides nothing.
+//! The floor: the bare SQL of one firing transaction. It locks what is due, inserts the tasks and the runs, and moves the timers; it decides nothing.
 
 use super::fire::TIMERS_AT_ONCE;
 use super::online::{PAYLOAD, TYPE};
@@ -76,23 +75,17 @@ async fn postgres(
     let tasks = tasks.bind(TYPE).bind(PAYLOAD).bind(&dues).bind(&schedules).bind(&runs);
     let tasks: Vec<i64> = tasks.fetch_all(&mut **transaction).await?.iter().map(|row| row.get(0)).collect();
     sqlx::query(
-        "INSERT INTO task_run (id, tenant, schedule_id, timer_id, due_at, status, log, overlap, rearms, started_at)
-         SELECT run_id, 'default', schedule_id, timer_id, due, 2, 'trans_log', 'allow', 0, $5
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n(run_id, schedule_id, timer_id, due)",
+        "INSERT INTO task_run (id, tenant, schedule_id, timer_id, task_id, due_at, status, log, overlap, rearms, started_at)
+         SELECT run_id, 'default', schedule_id, timer_id, task_id, due, 2, 'trans_log', 'allow', 0, $6
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+           AS n(run_id, schedule_id, timer_id, task_id, due)",
     )
     .bind(&runs)
     .bind(&schedules)
     .bind(&ids)
+    .bind(&tasks)
     .bind(&dues)
     .bind(now)
-    .execute(&mut **transaction)
-    .await?;
-    sqlx::query(
-        "INSERT INTO task_step (run_id, task_id, path, status)
-         SELECT run_id, task_id, '', 1 FROM unnest($1::bigint[], $2::bigint[]) AS n(run_id, task_id)",
-    )
-    .bind(&runs)
-    .bind(&tasks)
     .execute(&mut **transaction)
     .await?;
     let next: Vec<i64> = dues.iter().map(|due| due + PERIOD_MS).collect();
@@ -116,23 +109,19 @@ fn mysql_tasks(timers: &[(i64, i64, i64)], run_id: i64) -> String {
     format!("INSERT INTO task (type, payload, run_at, schedule_id, run_id) VALUES {}", rows.join(","))
 }
 
-/// The runs, the steps and the timers.
-fn others(timers: &[(i64, i64, i64)], run_id: i64, first_task: i64, now: i64) -> [String; 3] {
-    let with_run = || timers.iter().zip(run_id..);
-    let runs: Vec<_> = with_run()
-        .map(|((id, schedule, due), run)| {
-            format!("({run},'default',{schedule},{id},{due},2,'trans_log','allow',0,{now})")
-        })
-        .collect();
-    let steps: Vec<_> = with_run().zip(first_task..).map(|((_, run), task)| format!("({run},{task},'',1)")).collect();
+/// The runs and the timers.
+fn others(timers: &[(i64, i64, i64)], run_id: i64, first_task: i64, now: i64) -> [String; 2] {
+    let run = |(((id, schedule, due), run), task): ((&(i64, i64, i64), i64), i64)| {
+        format!("({run},'default',{schedule},{id},{task},{due},2,'trans_log','allow',0,{now})")
+    };
+    let runs: Vec<_> = timers.iter().zip(run_id..).zip(first_task..).map(run).collect();
     let ids: Vec<_> = timers.iter().map(|timer| timer.0.to_string()).collect();
     [
         format!(
-            "INSERT INTO task_run (id, tenant, schedule_id, timer_id, due_at, status, log, overlap, rearms, started_at)
+            "INSERT INTO task_run (id, tenant, schedule_id, timer_id, task_id, due_at, status, log, overlap, rearms, started_at)
              VALUES {}",
             runs.join(",")
         ),
-        format!("INSERT INTO task_step (run_id, task_id, path, status) VALUES {}", steps.join(",")),
         format!(
             "UPDATE task_timer SET next_due = next_due + {PERIOD_MS}, cursor_at = cursor_at + {PERIOD_MS} WHERE id IN ({})",
             ids.join(",")
@@ -152,17 +141,14 @@ fn sqlite(connection: &mut rusqlite::Connection, due: &str, run_id: i64, now: i6
             "INSERT INTO task (type, payload, run_at, schedule_id, run_id) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
         let mut run = transaction.prepare_cached(
-            "INSERT INTO task_run (id, tenant, schedule_id, timer_id, due_at, status, log, overlap, rearms, started_at)
-             VALUES (?1, 'default', ?2, ?3, ?4, 2, 'trans_log', 'allow', 0, ?5)",
+            "INSERT INTO task_run (id, tenant, schedule_id, timer_id, task_id, due_at, status, log, overlap, rearms, started_at)
+             VALUES (?1, 'default', ?2, ?3, ?4, ?5, 2, 'trans_log', 'allow', 0, ?6)",
         )?;
-        let mut step = transaction
-            .prepare_cached("INSERT INTO task_step (run_id, task_id, path, status) VALUES (?1, ?2, '', 1)")?;
         let mut timer =
             transaction.prepare_cached("UPDATE task_timer SET next_due = ?2, cursor_at = ?2 WHERE id = ?1")?;
         for ((id, schedule, due), number) in timers.iter().zip(run_id..) {
             let task_id = task.insert((TYPE, PAYLOAD, due, schedule, number))?;
-            run.execute((number, schedule, id, due, now))?;
-            step.execute((number, task_id))?;
+            run.execute((number, schedule, id, task_id, due, now))?;
             timer.execute((id, due + PERIOD_MS))?;
         }
     }

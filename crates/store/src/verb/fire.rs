@@ -124,7 +124,8 @@ pub(super) async fn fire(
     if !moved.is_empty() {
         session.execute(&update("task_timer", 1, CURSOR, &moved)).await?;
     }
-    let next_due = next_due(session).await?;
+    // Whoever fired something looks again soon, and need not know.
+    let next_due = if planned.is_empty() { next_due(session).await? } else { None };
     Ok((Firings::Done(Fired { runs: planned.len(), more, now, next_due }), dues))
 }
 

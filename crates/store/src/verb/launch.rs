@@ -50,6 +50,7 @@ struct RunRow {
     tenant: String,
     schedule_id: i64,
     timer_id: Option<i64>,
+    task_id: Option<TaskId>,
     due_at: Time,
     status: i64,
     log: Log,
@@ -77,8 +78,18 @@ struct StepRow {
 pub(super) struct Launch {
     inserts: Vec<Insert>,
     runs: Vec<RunRow>,
-    /// Of each task to insert, its place in its run, where that is followed.
-    places: Vec<Option<(i64, String, Option<u32>)>>,
+    /// Of each task to insert, its place in its run.
+    places: Vec<Seat>,
+}
+
+/// The place of a task in its run.
+pub(super) enum Seat {
+    /// Nobody follows the run.
+    None,
+    /// The only task of this one of the runs to insert.
+    Only(usize),
+    /// One of several.
+    Step { run_id: i64, path: String, shard: Option<u32> },
 }
 
 impl Launch {
@@ -120,6 +131,7 @@ impl Launch {
                 tenant: firing.tenant.to_owned(),
                 schedule_id: firing.schedule_id,
                 timer_id: firing.timer_id,
+                task_id: None,
                 due_at: firing.due,
                 status: status.code(),
                 log: definition.log,
@@ -132,49 +144,54 @@ impl Launch {
                 finished_at: (!status.lives()).then_some(at.now),
             });
         }
-        let followed = run_id.filter(|_| is_followed);
-        self.add_roots((firing.schedule_id, run_id, followed), roots, at);
+        let place = self.runs.len();
+        self.add_roots(firing.schedule_id, run_id, roots, at, |run_id, shard| match run_id {
+            Some(run_id) if is_tree => Seat::Step { run_id, path: String::new(), shard },
+            Some(_) if is_followed => Seat::Only(place - 1),
+            _ => Seat::None,
+        });
     }
 
-    /// Adds the tasks of a run's root.
-    pub(super) fn add_roots(
+    /// Adds the tasks of the root of a run that was queued.
+    pub(super) fn begin(&mut self, schedule_id: i64, run_id: i64, roots: Vec<(NewTask, Context)>, at: &Moment<'_>) {
+        let seat = |_, shard| Seat::Step { run_id, path: String::new(), shard };
+        self.add_roots(schedule_id, Some(run_id), roots, at, seat);
+    }
+
+    fn add_roots(
         &mut self,
-        (schedule_id, run_id, followed): (i64, Option<i64>, Option<i64>),
+        schedule_id: i64,
+        run_id: Option<i64>,
         roots: Vec<(NewTask, Context)>,
         at: &Moment<'_>,
+        seat: impl Fn(Option<i64>, Option<u32>) -> Seat,
     ) {
         for (task, context) in roots {
-            let shard = context.shard_index;
             let origin = Origin { schedule_id, run_id, parent_id: None, root_id: None, context: context.text() };
-            self.add(task, origin, followed.map(|run_id| (run_id, String::new(), shard)), at);
+            self.add(task, origin, seat(run_id, context.shard_index), at);
         }
     }
 
     /// Adds a task of a run, with its place in it.
-    pub(super) fn add(
-        &mut self,
-        task: NewTask,
-        origin: Origin,
-        place: Option<(i64, String, Option<u32>)>,
-        at: &Moment<'_>,
-    ) {
+    pub(super) fn add(&mut self, task: NewTask, origin: Origin, seat: Seat, at: &Moment<'_>) {
         self.inserts.push(Insert { origin: Some(origin), ..settle(&task, at.types, at.now) });
-        self.places.push(place);
+        self.places.push(seat);
     }
 
     /// Writes all of it, and says where claims can find it.
-    pub(super) async fn write(self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
+    pub(super) async fn write(mut self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
         let now = session.now();
         let ids = session.insert(&self.inserts).await?;
-        let step = |(task_id, (run_id, path, shard)): (TaskId, (i64, String, Option<u32>))| StepRow {
-            run_id,
-            task_id,
-            path,
-            shard,
-            status: Status::New.code(),
-        };
-        let places = ids.into_iter().zip(self.places).filter_map(|(id, place)| Some((id, place?)));
-        let steps: Vec<_> = places.map(step).collect();
+        let mut steps = Vec::new();
+        for (task_id, seat) in ids.into_iter().zip(self.places) {
+            match seat {
+                Seat::None => {}
+                Seat::Only(place) => self.runs[place].task_id = Some(task_id),
+                Seat::Step { run_id, path, shard } => {
+                    steps.push(StepRow { run_id, task_id, path, shard, status: Status::New.code() });
+                }
+            }
+        }
         if !self.runs.is_empty() {
             session.execute(&plain(INTO_RUN).rows(RUN, &self.runs)).await?;
         }
@@ -191,15 +208,16 @@ impl Launch {
 }
 
 const INTO_RUN: &str = "
-INSERT INTO task_run (id, tenant, schedule_id, timer_id, due_at, status, log, overlap, rearms, reason, error, definition,
+INSERT INTO task_run (id, tenant, schedule_id, timer_id, task_id, due_at, status, log, overlap, rearms, reason, error, definition,
                       started_at, finished_at)
-SELECT n.id, n.tenant, n.schedule_id, n.timer_id, n.due_at, n.status, n.log, n.overlap, n.rearms, n.reason, n.error,
+SELECT n.id, n.tenant, n.schedule_id, n.timer_id, n.task_id, n.due_at, n.status, n.log, n.overlap, n.rearms, n.reason, n.error,
        n.definition, n.started_at, n.finished_at FROM ";
 const RUN: &[Column] = &[
     ("id", Kind::Number),
     ("tenant", Kind::Text),
     ("schedule_id", Kind::Number),
     ("timer_id", Kind::Number),
+    ("task_id", Kind::Number),
     ("due_at", Kind::Number),
     ("status", Kind::Number),
     ("log", Kind::Text),

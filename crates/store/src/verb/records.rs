@@ -112,29 +112,36 @@ async fn steps(session: &mut dyn Session, runs: impl Iterator<Item = i64>) -> At
     if ids.is_empty() {
         return Ok(steps);
     }
-    let find = plain(
-        "SELECT s.run_id, s.task_id, s.path, s.shard, s.status,
-                0 * s.run_id + COALESCE(w.status, r.status, h.status), t.type, t.parent_id FROM ",
-    );
-    let find = find.rows(IDS, &ids).and(
-        " JOIN task_step s ON s.run_id = n.id LEFT JOIN task t ON t.id = s.task_id
-          LEFT JOIN task_waiting w ON w.id = s.task_id LEFT JOIN task_running r ON r.id = s.task_id
-          LEFT JOIN task_history h ON h.id = s.task_id ORDER BY s.run_id DESC, s.task_id LIMIT ?",
-    );
     use Kind::{Number, Text};
     let kinds = [Number, Number, Text, Number, Number, Number, Text, Number];
-    for mut row in session.rows(&find.bind(STEPS_MAX), &kinds).await? {
-        let run_id = row.number()?;
-        let step = StepNow {
-            task_id: TaskId(row.number()?),
-            path: read_path(&row.text()?),
-            shard: row.maybe_number()?,
-            noted: code(row.number()?),
-            now: row.maybe_number()?.map(code),
-            task_type: row.maybe_text()?,
-            parent_id: row.maybe_number()?.map(TaskId),
-        };
-        steps.entry(run_id).or_default().push(step);
+    for (columns, table) in [
+        ("SELECT s.run_id, s.task_id, s.path, s.shard, s.status,", " JOIN task_step s ON s.run_id = n.id"),
+        (
+            "SELECT s.id, s.task_id, '', NULL + s.id, s.status * 0 + 1,",
+            " JOIN task_run s ON s.id = n.id AND s.task_id > 0",
+        ),
+    ] {
+        // The sum makes a number of the same kind of it on every database.
+        let find =
+            plain(columns).and(" 0 * s.task_id + COALESCE(w.status, r.status, h.status), t.type, t.parent_id FROM ");
+        let find = find.rows(IDS, &ids).and(table).and(
+            " LEFT JOIN task t ON t.id = s.task_id LEFT JOIN task_waiting w ON w.id = s.task_id
+              LEFT JOIN task_running r ON r.id = s.task_id LEFT JOIN task_history h ON h.id = s.task_id
+              ORDER BY s.task_id LIMIT ?",
+        );
+        for mut row in session.rows(&find.bind(STEPS_MAX), &kinds).await? {
+            let run_id = row.number()?;
+            let step = StepNow {
+                task_id: TaskId(row.number()?),
+                path: read_path(&row.text()?),
+                shard: row.maybe_number()?,
+                noted: code(row.number()?),
+                now: row.maybe_number()?.map(code),
+                task_type: row.maybe_text()?,
+                parent_id: row.maybe_number()?.map(TaskId),
+            };
+            steps.entry(run_id).or_default().push(step);
+        }
     }
     Ok(steps)
 }

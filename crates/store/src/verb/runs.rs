@@ -4,7 +4,7 @@
 //! lives. What a run is made of is kept with it: an edit of its schedule does not reach it.
 
 use super::ends::StepEnd;
-use super::launch::{Launch, Moment};
+use super::launch::{Launch, Moment, Seat};
 use super::schedules::{IDS, read_json, rhythm};
 use super::watermark::LaneDue;
 use super::{Memory, Types};
@@ -257,8 +257,8 @@ async fn follow(
         let context = Context { shard_index: None, shard_total: None, parent: Some(parent) };
         let (schedule_id, run_id) = (run.schedule_id, Some(run.id));
         let origin = Origin { schedule_id, run_id, parent_id, root_id, context: context.text() };
-        let place = Some((run.id, path_text(path), None));
-        launch.add(definition.follower(child, &run.tenant), origin, place, moment);
+        let seat = Seat::Step { run_id: run.id, path: path_text(path), shard: None };
+        launch.add(definition.follower(child, &run.tenant), origin, seat, moment);
     }
     Ok(())
 }
@@ -381,7 +381,7 @@ async fn begin_queued(
         match roots.filter(|roots| !roots.is_empty()) {
             Some(roots) => {
                 run.status = RunStatus::Running;
-                launch.add_roots((run.schedule_id, Some(run.id), Some(run.id)), roots, &moment);
+                launch.begin(run.schedule_id, run.id, roots, &moment);
             }
             None => {
                 (run.status, run.started_at) = (RunStatus::Skipped, None);

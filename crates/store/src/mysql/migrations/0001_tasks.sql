@@ -299,13 +299,14 @@ CREATE TABLE IF NOT EXISTS task_timer (
     KEY task_timer_by_schedule (schedule_id, place)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
--- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. What a run is made of is kept with it while an
--- edit of its schedule could change it.
+-- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. A run of one task names it; what
+-- another is made of is kept with it, so that an edit of its schedule does not reach it.
 CREATE TABLE IF NOT EXISTS task_run (
     id          BIGINT NOT NULL PRIMARY KEY,
     tenant      VARCHAR(64) NOT NULL,
     schedule_id BIGINT NOT NULL,
     timer_id    BIGINT,
+    task_id     BIGINT,
     due_at      BIGINT NOT NULL,
     status      BIGINT NOT NULL CHECK (status BETWEEN 1 AND 7),
     log         VARCHAR(64) NOT NULL,
@@ -323,7 +324,7 @@ CREATE TABLE IF NOT EXISTS task_run (
     KEY task_run_live (schedule_id, status, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
--- The tasks of runs. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
+-- The tasks of runs that have more than one, or may have. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
 CREATE TABLE IF NOT EXISTS task_step (
     run_id  BIGINT NOT NULL,
     task_id BIGINT NOT NULL,

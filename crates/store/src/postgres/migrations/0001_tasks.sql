@@ -291,13 +291,14 @@ CREATE TABLE task_timer (
 CREATE INDEX task_timer_due ON task_timer (next_due, id) WHERE next_due IS NOT NULL;
 CREATE INDEX task_timer_by_schedule ON task_timer (schedule_id, place);
 
--- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. What a run is made of is kept with it while an
--- edit of its schedule could change it.
+-- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. A run of one task names it; what
+-- another is made of is kept with it, so that an edit of its schedule does not reach it.
 CREATE TABLE task_run (
     id          bigint NOT NULL PRIMARY KEY,
     tenant      text COLLATE "C" NOT NULL,
     schedule_id bigint NOT NULL,
     timer_id    bigint,
+    task_id     bigint,
     due_at      bigint NOT NULL,
     status      bigint NOT NULL CHECK (status BETWEEN 1 AND 7),
     log         text COLLATE "C" NOT NULL,
@@ -315,7 +316,7 @@ CREATE INDEX task_run_by_schedule ON task_run (schedule_id, id);
 CREATE INDEX task_run_by_tenant ON task_run (tenant, id);
 CREATE INDEX task_run_live ON task_run (schedule_id, status, id) WHERE status <= 2;
 
--- The tasks of runs. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
+-- The tasks of runs that have more than one, or may have. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
 CREATE TABLE task_step (
     run_id  bigint NOT NULL,
     task_id bigint NOT NULL,

@@ -97,7 +97,7 @@ async fn old_runs_are_purged_and_living_ones_stay(platform: &Platform) {
     platform.advance_ms(10_001);
     assert_eq!(platform.store.purge_runs(10_000).await.unwrap(), 1);
     assert_eq!(platform.run_statuses(&schedule).await, [(RunStatus::Running, None)]);
-    assert_eq!(platform.raw().await.number("SELECT COUNT(*) FROM task_step").await, 1);
+    assert_eq!(platform.raw().await.number("SELECT COUNT(*) FROM task_run").await, 1);
     platform.finish(&claimed[1], Outcome::Success).await;
     assert_eq!(platform.runs(&schedule).await[0].status, RunStatus::Done);
 }
