@@ -32,6 +32,8 @@ struct Waiting {
 struct Ticket {
     types: Vec<String>,
     by_category: bool,
+    /// How many tasks its claim wants.
+    max: usize,
     woken: Notify,
     /// For which type it was woken.
     woken_for: Mutex<Option<String>>,
@@ -56,18 +58,28 @@ impl Dispatch {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = tasks;
         if let Some(tickets) = waiting.by_type.get_mut(task_type) {
-            wake_first(tickets, task_type, &mut left);
+            wake_first(tickets, task_type, &mut left, |_| 1);
         }
-        wake_first(&mut waiting.by_category, task_type, &mut left);
+        wake_first(&mut waiting.by_category, task_type, &mut left, |_| 1);
+    }
+
+    /// The same for tasks that came together: wakes as many claims as want them all.
+    pub(crate) fn wake_for_all(&self, task_type: &str, tasks: usize) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = tasks;
+        if let Some(tickets) = waiting.by_type.get_mut(task_type) {
+            wake_first(tickets, task_type, &mut left, |ticket| ticket.max);
+        }
+        wake_first(&mut waiting.by_category, task_type, &mut left, |ticket| ticket.max);
     }
 
     /// Something may have come that nobody told us of: wakes one claim of each type, and one that asks for categories.
     pub(crate) fn wake_one_of_each(&self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (task_type, tickets) in &mut waiting.by_type {
-            wake_first(tickets, task_type, &mut 1);
+            wake_first(tickets, task_type, &mut 1, |_| 1);
         }
-        wake_first(&mut waiting.by_category, "", &mut 1);
+        wake_first(&mut waiting.by_category, "", &mut 1, |_| 1);
     }
 
     /// The types that claims wait for.
@@ -91,6 +103,7 @@ impl Dispatch {
         let ticket = Arc::new(Ticket {
             types: request.types.clone(),
             by_category: !request.categories.is_empty(),
+            max: request.max,
             woken: Notify::new(),
             woken_for: Mutex::default(),
         });
@@ -123,13 +136,18 @@ impl Dispatch {
 }
 
 /// Wakes the first tickets that sleep, as long as there are tasks left for them.
-fn wake_first(tickets: &mut VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize) {
+fn wake_first(
+    tickets: &mut VecDeque<Arc<Ticket>>,
+    task_type: &str,
+    left: &mut usize,
+    takes: impl Fn(&Ticket) -> usize,
+) {
     for ticket in tickets {
         if *left == 0 {
             return;
         }
         if ticket.wake(task_type) {
-            *left -= 1;
+            *left = left.saturating_sub(takes(ticket));
         }
     }
 }

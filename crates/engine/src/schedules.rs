@@ -49,7 +49,7 @@ pub(crate) async fn wake(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) 
         tokio::select! {
             launched = inner.store.launched() => {
                 for (task_type, tasks) in launched {
-                    inner.dispatch.wake(&task_type, tasks);
+                    inner.dispatch.wake_for_all(&task_type, tasks);
                 }
             }
             _ = stopped.wait_for(|stopped| *stopped) => return,

@@ -4,6 +4,7 @@
 //! transaction. Here nobody asks. A connection that died is found when its next transaction begins, and only one that was
 //! left in a known state is kept.
 
+use sqlx::database::HasStatementCache;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -66,12 +67,15 @@ struct Open<C> {
     connection: C,
     opened: Instant,
     used: Instant,
+    /// When it forgot its prepared statements, or had none.
+    planned: Instant,
     reading: Option<Reading>,
 }
 
 impl<C> Open<C> {
     fn new(connection: C) -> Open<C> {
-        Open { connection, opened: Instant::now(), used: Instant::now(), reading: None }
+        let now = Instant::now();
+        Open { connection, opened: now, used: now, planned: now, reading: None }
     }
 }
 
@@ -93,6 +97,19 @@ pub(crate) struct Lent<C> {
 impl<C> Lent<C> {
     pub(crate) fn connection(&mut self) -> &mut C {
         &mut self.open.as_mut().expect("it is there until it is given back").connection
+    }
+
+    /// Lets it forget statements that were prepared so long ago. One on which that fails is dead, which its next use shows.
+    pub(crate) async fn forget_plans(&mut self, age_max: Duration)
+    where
+        C: sqlx::Connection<Database: HasStatementCache>,
+    {
+        if let Some(open) = self.open.as_mut().filter(|open| open.planned.elapsed() > age_max) {
+            open.planned = Instant::now();
+            if let Err(error) = open.connection.clear_cached_statements().await {
+                tracing::debug!(%error, "a connection could not forget its statements");
+            }
+        }
     }
 
     /// Notes what the database's clock said just now.

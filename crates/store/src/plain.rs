@@ -90,9 +90,9 @@ impl Plain {
         Plain { lock: Some(Lock { table, skips_locked: true }), ..self }
     }
 
-    /// Whether it takes rows: then how it is best run depends on how many there are.
-    pub(crate) fn takes_rows(&self) -> bool {
-        !self.columns.is_empty()
+    /// Whether it joins rows that it takes with a table: then how it is best run depends on how many there are.
+    pub(crate) fn joins_rows(&self) -> bool {
+        self.keys > 0 || self.text.contains("{rows} JOIN")
     }
 
     /// The statement as a database has it.

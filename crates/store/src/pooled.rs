@@ -14,6 +14,7 @@ use crate::session::{Attempted, Database, Fault, News, Repeat, Session, Work};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
+use sqlx::database::HasStatementCache;
 use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::Time;
@@ -24,7 +25,7 @@ const TRIES_MAX: u32 = 5;
 /// What differs between the servers.
 #[async_trait]
 pub(crate) trait Server: Send + Sync + 'static {
-    type Database: sqlx::Database;
+    type Database: sqlx::Database + HasStatementCache;
     /// What is read with the clock when a transaction begins.
     type Beginning: Send;
     /// How nodes hear of each other.
@@ -32,6 +33,8 @@ pub(crate) trait Server: Send + Sync + 'static {
 
     /// Most tasks that one statement inserts with all that belongs to them.
     const INSERTED_AT_ONCE_MAX: usize;
+    /// Statements are planned again after so long. `None` where plans do not depend on how much there is.
+    const PLANS_AGE_MAX: Option<Duration> = None;
     const COMMIT: &'static str = "COMMIT";
     const ROLLBACK: &'static str = "ROLLBACK";
 
@@ -155,7 +158,10 @@ where
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
 {
     let told = clock.fixed().map(Time);
-    let lent = connections.lend().await.map_err(S::fault)?;
+    let mut lent = connections.lend().await.map_err(S::fault)?;
+    if let Some(age_max) = S::PLANS_AGE_MAX {
+        lent.forget_plans(age_max).await;
+    }
     if extent == Extent::Statement
         && let Some(now) = lent.time()
     {

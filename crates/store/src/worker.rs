@@ -31,6 +31,12 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
+    /// Whether another claim asks for the very same tasks.
+    pub(crate) fn wants_the_same(&self, other: &ClaimRequest) -> bool {
+        (&self.host, &self.tenant, &self.creator) == (&other.host, &other.tenant, &other.creator)
+            && (&self.types, &self.categories) == (&other.types, &other.categories)
+    }
+
     /// Checks every field.
     pub fn validate(&self) -> Result<(), FieldError> {
         field::name("worker_id", &self.worker_id, limits::NAME_CHARS_MAX)?;

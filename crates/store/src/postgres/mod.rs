@@ -25,6 +25,7 @@ use session::PgSession;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use std::str::FromStr;
+use std::time::Duration;
 use taskwheel_model::{NewTask, Time};
 
 /// Connections for lists and counts.
@@ -103,6 +104,8 @@ impl Server for PgServer {
     type News = Grapevine;
 
     /// The trigger sees all rows of a statement at once.
+    /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long.
+    const PLANS_AGE_MAX: Option<Duration> = Some(Duration::from_secs(3));
     const INSERTED_AT_ONCE_MAX: usize = usize::MAX;
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {

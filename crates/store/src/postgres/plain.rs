@@ -9,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
 
 fn query(statement: &Plain) -> Query<'static, Postgres, PgArguments> {
-    let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Postgres))).persistent(!statement.takes_rows());
+    let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Postgres))).persistent(!statement.joins_rows());
     statement.values.iter().fold(query, |query, value| match value {
         Cell::Number(number) => query.bind(*number),
         Cell::Text(text) => query.bind(text.clone()),

@@ -76,9 +76,18 @@ impl<D: Database> Core<D> {
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
             Box::pin(async move {
                 let (memory, requests) = &*input;
-                let mut answers = Vec::with_capacity(requests.len());
-                for request in requests {
-                    answers.push(claim::claim(session, memory, request).await?);
+                let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
+                for (place, request) in requests.iter().enumerate() {
+                    // Of claims for the same tasks, the first that gets less than it wants has got the last.
+                    let exhausted = |earlier: usize| {
+                        answers[earlier].len() < requests[earlier].max && request.wants_the_same(&requests[earlier])
+                    };
+                    if (0..place).any(exhausted) {
+                        memory.workers.register(session, request).await?;
+                        answers.push(Vec::new());
+                    } else {
+                        answers.push(claim::claim(session, memory, request).await?);
+                    }
                 }
                 Ok(answers)
             })

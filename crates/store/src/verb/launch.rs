@@ -201,7 +201,11 @@ impl Launch {
         let tasks: Vec<_> = self.inserts.into_iter().map(|insert| insert.task).collect();
         let mut dues = LaneDue::of(&tasks, now);
         for due in &mut dues {
-            due.launched = tasks.iter().filter(|task| task.task_type == due.lane).count();
+            let of_lane = || tasks.iter().filter(|task| task.task_type == due.lane);
+            // What is for some host concerns everybody who might be there.
+            let is_for_a_host = of_lane().any(|task| task.affinity.is_some());
+            due.launched =
+                if is_for_a_host { limits::CLAIM_BATCH_MAX * limits::CHUNK_ROWS_MAX } else { of_lane().count() };
         }
         Ok(dues)
     }
