@@ -58,11 +58,14 @@ impl TestDatabase {
                 let mut connection = PgConnection::connect(&server).await.expect("the PostgreSQL test server answers");
                 let sql = |how: &str| AssertSqlSafe(format!("{verb} {}{how}", self.name));
                 if verb.starts_with("DROP") {
-                    // Force ends connections that the dropped store is still closing. Where autovacuum is at work it is
-                    // refused, and the plain form sends that away.
+                    // Force ends connections that the dropped store or the test is still closing. Where autovacuum is at work it
+                    // is refused; the plain form sends that away, and then force goes through.
                     match connection.execute(sql(" WITH (FORCE)")).await {
                         Ok(_) => Ok(()),
-                        Err(_) => connection.execute(sql("")).await.map(drop),
+                        Err(_) => match connection.execute(sql("")).await {
+                            Ok(_) => Ok(()),
+                            Err(_) => connection.execute(sql(" WITH (FORCE)")).await.map(drop),
+                        },
                     }
                 } else {
                     connection.execute(sql(" TEMPLATE template0")).await.map(drop)

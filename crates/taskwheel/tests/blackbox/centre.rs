@@ -225,7 +225,7 @@ async fn a_task_is_named_by_query_form_or_json(server: &Server) {
         (String::new(), None),
         ("?taskId=x".into(), None),
         (format!("?taskId={id}&other=1"), None),
-        (format!("?taskId={id}"), json(&json!(1))),
+        (format!("?taskId={id}"), json(&json!(999))),
         (String::new(), Some((FORM, format!("taskId={id}&taskId={id}")))),
         (String::new(), Some((FORM, format!("id={id}")))),
         (String::new(), json(&json!({}))),

@@ -35,17 +35,18 @@ async fn every_due_time_fires_once_through_kills_stops_and_restarts(dialect: Dia
     }
     let began = Instant::now();
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut turn = 0;
     while began.elapsed() < FAULTS {
         tokio::time::sleep(Duration::from_millis(random.random_range(500..3_000))).await;
         let victim = random.random_range(0..NODES);
-        let fault = match random.random_range(0..10) {
-            0..=4 => {
+        let fault = match turn % 6 {
+            0 | 2 | 4 => {
                 // Killed by its own end, without a word.
                 nodes[victim].as_ref().inspect(|node| node.signal(Signal::SIGKILL));
                 nodes[victim] = Some(Node::start(&url).await);
                 "killed"
             }
-            5..=8 => {
+            1 | 3 => {
                 let stopped = Duration::from_millis(random.random_range(1_000..8_000));
                 nodes[victim].as_ref().inspect(|node| node.signal(Signal::SIGSTOP));
                 tokio::time::sleep(stopped).await;
@@ -60,6 +61,7 @@ async fn every_due_time_fires_once_through_kills_stops_and_restarts(dialect: Dia
             }
         };
         *faults.entry(fault).or_default() += 1;
+        turn += 1;
     }
     tokio::time::sleep(HEAL).await;
     let mut runs = 0;
