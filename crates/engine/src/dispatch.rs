@@ -55,22 +55,21 @@ impl Ticket {
 impl Dispatch {
     /// So many tasks of a type are due: wakes as many waiting claims, longest waiting first.
     pub(crate) fn wake(&self, task_type: &str, tasks: usize) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left = tasks;
-        if let Some(tickets) = waiting.by_type.get_mut(task_type) {
-            wake_first(tickets, task_type, &mut left, |_| 1);
-        }
-        wake_first(&mut waiting.by_category, task_type, &mut left, |_| 1);
+        self.wake_by(task_type, tasks, |_| 1);
     }
 
     /// The same for tasks that came together: wakes as many claims as want them all.
     pub(crate) fn wake_for_all(&self, task_type: &str, tasks: usize) {
+        self.wake_by(task_type, tasks, |ticket| ticket.max);
+    }
+
+    fn wake_by(&self, task_type: &str, tasks: usize, takes: fn(&Ticket) -> usize) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = tasks;
         if let Some(tickets) = waiting.by_type.get_mut(task_type) {
-            wake_first(tickets, task_type, &mut left, |ticket| ticket.max);
+            wake_first(tickets, task_type, &mut left, takes);
         }
-        wake_first(&mut waiting.by_category, task_type, &mut left, |ticket| ticket.max);
+        wake_first(&mut waiting.by_category, task_type, &mut left, takes);
     }
 
     /// Something may have come that nobody told us of: wakes one claim of each type, and one that asks for categories.
@@ -136,12 +135,7 @@ impl Dispatch {
 }
 
 /// Wakes the first tickets that sleep, as long as there are tasks left for them.
-fn wake_first(
-    tickets: &mut VecDeque<Arc<Ticket>>,
-    task_type: &str,
-    left: &mut usize,
-    takes: impl Fn(&Ticket) -> usize,
-) {
+fn wake_first(tickets: &mut VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize, takes: fn(&Ticket) -> usize) {
     for ticket in tickets {
         if *left == 0 {
             return;

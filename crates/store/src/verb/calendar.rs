@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use taskwheel_model::field::{self};
+use taskwheel_model::field;
 use taskwheel_model::{Time, limits};
 use tokio::sync::Notify;
 
@@ -79,7 +79,8 @@ impl Launched {
         }
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         for due in dues {
-            *tasks.entry(due.task_type().to_owned()).or_default() += due.launched;
+            let of_type = tasks.entry(due.task_type().to_owned()).or_default();
+            *of_type = of_type.saturating_add(due.launched);
         }
         drop(tasks);
         self.some.notify_one();

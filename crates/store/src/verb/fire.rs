@@ -71,7 +71,7 @@ pub(super) async fn fire(
     if needed > available {
         return Ok((Firings::NeedsIds(needed), Vec::new()));
     }
-    let mut more = found == max || taken < timers.len();
+    let more = found == max || taken < timers.len();
     let timers = &timers[..taken];
     let types = memory.types.get(session).await?;
     let workers = if timers.iter().any(|timer| timer.definition.shards.is_some()) {
@@ -95,7 +95,7 @@ pub(super) async fn fire(
             planned.push((firing(missed.first), Fate::Skip { reason: "misfire", detail: Some(told(missed)) }));
         }
         for due in &timer.due.fire {
-            let fate = overlaps.fate(timer.schedule_id, &timer.definition);
+            let fate = overlaps.fate(timer.schedule_id, &timer.tenant, &timer.definition, &moment);
             if timer.definition.overlap == Overlap::Replace {
                 replace_planned(&mut planned, timer.schedule_id);
             }
@@ -119,7 +119,6 @@ pub(super) async fn fire(
             launch.fire(id, firing, fate, &moment);
         }
     }
-    more |= launch.tasks() >= TASKS_MAX;
     dues.extend(launch.write(session).await?);
     if !moved.is_empty() {
         session.execute(&update("task_timer", 1, CURSOR, &moved)).await?;
@@ -211,7 +210,10 @@ impl Overlaps {
     }
 
     /// What becomes of the next firing of a schedule.
-    fn fate(&mut self, schedule_id: i64, definition: &Definition) -> Fate {
+    fn fate(&mut self, schedule_id: i64, tenant: &str, definition: &Definition, at: &Moment<'_>) -> Fate {
+        if definition.shards.is_some() && at.roots(definition, tenant, at.now).is_empty() {
+            return Fate::skip("no_workers");
+        }
         if definition.overlap == Overlap::Allow {
             return Fate::Start;
         }
@@ -257,10 +259,8 @@ pub(super) async fn run_now(
     let workers = if definition.shards.is_some() { session.workers().await? } else { Vec::new() };
     let moment = Moment { types: &types, workers: &workers, now };
     let mut overlaps = Overlaps::of(session, [(id, definition)].into_iter()).await?;
-    let fate = match overlaps.fate(id, definition) {
-        Fate::Start if moment.roots(definition, &schedule.tenant, now).is_empty() => {
-            return Ok((Some(RunNow::NoWorkers), Vec::new()));
-        }
+    let fate = match overlaps.fate(id, &schedule.tenant, definition, &moment) {
+        Fate::Skip { reason: "no_workers", .. } => return Ok((Some(RunNow::NoWorkers), Vec::new())),
         Fate::Skip { reason: "queue_full", .. } => return Ok((Some(RunNow::QueueFull), Vec::new())),
         Fate::Skip { .. } => return Ok((Some(RunNow::Overlaps), Vec::new())),
         fate => fate,

@@ -93,18 +93,12 @@ pub(super) enum Seat {
 }
 
 impl Launch {
-    pub(super) fn tasks(&self) -> usize {
-        self.inserts.len()
-    }
-
     /// Adds a firing. A run that nobody has to follow and nobody wants a record of is its task and nothing else.
     pub(super) fn fire(&mut self, id: i64, firing: &Firing<'_>, fate: &Fate, at: &Moment<'_>) {
         let Firing { definition, .. } = firing;
-        let roots = at.roots(definition, firing.tenant, firing.due);
-        let (fate, roots) = match fate {
-            Fate::Start if roots.is_empty() => (&Fate::skip("no_workers"), Vec::new()),
-            Fate::Start => (fate, roots),
-            _ => (fate, Vec::new()),
+        let roots = match fate {
+            Fate::Start => at.roots(definition, firing.tenant, firing.due),
+            Fate::Queue | Fate::Skip { .. } => Vec::new(),
         };
         let is_tree = definition.has_followers(&[]) || roots.len() > 1 || definition.shards.is_some();
         let is_followed =
@@ -204,8 +198,7 @@ impl Launch {
             let of_lane = || tasks.iter().filter(|task| task.task_type == due.lane);
             // What is for some host concerns everybody who might be there.
             let is_for_a_host = of_lane().any(|task| task.affinity.is_some());
-            due.launched =
-                if is_for_a_host { limits::CLAIM_BATCH_MAX * limits::CHUNK_ROWS_MAX } else { of_lane().count() };
+            due.launched = if is_for_a_host { usize::MAX } else { of_lane().count() };
         }
         Ok(dues)
     }

@@ -309,13 +309,17 @@ async fn living_tasks(session: &mut dyn Session, id: i64) -> Attempted<Vec<TaskI
 /// Removes runs that ended before a time, from the oldest on.
 pub(super) async fn purge(session: &mut dyn Session, keep_ms: i64) -> Attempted<u64> {
     let before = session.now().plus_ms(-keep_ms);
-    let find = plain("SELECT id FROM task_run WHERE finished_at < ? ORDER BY id LIMIT ?");
-    let rows = session.rows(&find.bind(before.0).bind(limits::CHUNK_ROWS_MAX as i64), &[Kind::Number]).await?;
-    let ids = rows.into_iter().map(|mut row| row.number()).collect::<Attempted<Vec<_>>>()?;
-    let (Some(first), Some(last)) = (ids.first().copied(), ids.last().copied()) else { return Ok(0) };
+    let find = plain("SELECT id, finished_at FROM task_run WHERE finished_at < ? ORDER BY finished_at LIMIT ?");
+    let find = find.bind(before.0).bind(limits::CHUNK_ROWS_MAX as i64);
+    let (mut ids, mut last) = (Vec::new(), None);
+    for mut row in session.rows(&find, &[Kind::Number, Kind::Number]).await? {
+        ids.push(row.number()?);
+        last = Some(row.number()?);
+    }
+    let (Some(first), Some(highest), Some(last)) = (ids.iter().min(), ids.iter().max(), last) else { return Ok(0) };
     const STEPS: &str = "
-DELETE FROM task_step WHERE run_id >= ? AND run_id <= ? AND run_id IN (SELECT id FROM task_run WHERE finished_at < ?)";
-    session.execute(&plain(STEPS).bind(first).bind(last).bind(before.0)).await?;
-    let purge = plain("DELETE FROM task_run WHERE id >= ? AND id <= ? AND finished_at < ?");
-    session.execute(&purge.bind(first).bind(last).bind(before.0)).await
+DELETE FROM task_step WHERE run_id >= ? AND run_id <= ? AND run_id IN (SELECT id FROM task_run WHERE finished_at <= ?)";
+    session.execute(&plain(STEPS).bind(*first).bind(*highest).bind(last)).await?;
+    let purge = plain("DELETE FROM task_run WHERE finished_at <= ? AND id >= ? AND id <= ?");
+    session.execute(&purge.bind(last).bind(*first).bind(*highest)).await
 }

@@ -137,6 +137,9 @@ pub(super) async fn advance(session: &mut dyn Session, memory: &Memory, ends: Ve
             RunStatus::Failed if run.reason.as_deref() == Some(TIME_LIMIT) => RunStatus::TimedOut,
             next => next,
         };
+        if run.status == RunStatus::Done {
+            (run.error, run.reason) = (None, None);
+        }
         changed.push(run);
     }
     let mut dues = launch.write(session).await?;
@@ -153,9 +156,6 @@ fn note(run: &mut Locked, ends: &[StepEnd]) {
                 let text = end.error.as_deref().unwrap_or("it failed");
                 run.error = Some(field::cut(text, limits::ERROR_BYTES_MAX));
                 run.reason = end.timed_out.then(|| TIME_LIMIT.to_owned());
-            }
-            Status::Success | Status::ManuallyProcessed if run.definition.is_none() => {
-                (run.error, run.reason) = (None, None);
             }
             _ => {}
         }
@@ -196,21 +196,19 @@ async fn step_all(
         status: i16,
         result: Option<&'a str>,
     }
-    let trees = || runs.iter().filter(|run| run.definition.is_some());
-    let row = |end: &StepEnd| (end.run_id, end.task_id, end.status.code());
-    let mut rows = Vec::new();
-    for run in trees() {
+    let (mut ids, mut rows) = (Vec::new(), Vec::new());
+    for run in runs {
         let Some(definition) = &run.definition else { continue };
+        ids.push(json!({"id": run.id}));
         for end in by_run.get(&run.id).into_iter().flatten() {
-            let ((run_id, task_id, status), result) = (row(end), end.result.as_deref());
-            rows.push(Row { run_id, task_id, status, result: result.filter(|_| !definition.children.is_empty()) });
+            let result = end.result.as_deref().filter(|_| !definition.children.is_empty());
+            rows.push(Row { run_id: end.run_id, task_id: end.task_id, status: end.status.code(), result });
         }
     }
     if rows.is_empty() {
         return Ok(HashMap::new());
     }
     session.execute(&update("task_step", 2, STEP, &rows)).await?;
-    let ids: Vec<_> = trees().map(|run| json!({"id": run.id})).collect();
     let find = plain("SELECT s.run_id, s.task_id, s.path, s.status FROM ").rows(IDS, &ids);
     let find = find.and(" JOIN task_step s ON s.run_id = n.id ORDER BY s.run_id, s.task_id");
     let mut steps: HashMap<i64, Steps> = HashMap::new();

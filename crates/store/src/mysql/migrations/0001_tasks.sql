@@ -321,6 +321,7 @@ CREATE TABLE IF NOT EXISTS task_run (
     UNIQUE KEY task_run_once (timer_id, due_at),
     KEY task_run_by_schedule (schedule_id, id),
     KEY task_run_by_tenant (tenant, id),
+    KEY task_run_by_end (finished_at),
     KEY task_run_live (schedule_id, status, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 

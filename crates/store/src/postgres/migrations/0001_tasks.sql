@@ -314,6 +314,7 @@ CREATE TABLE task_run (
 );
 CREATE INDEX task_run_by_schedule ON task_run (schedule_id, id);
 CREATE INDEX task_run_by_tenant ON task_run (tenant, id);
+CREATE INDEX task_run_by_end ON task_run (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX task_run_live ON task_run (schedule_id, status, id) WHERE status <= 2;
 
 -- The tasks of runs that have more than one, or may have. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.

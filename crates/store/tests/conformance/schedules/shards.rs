@@ -1,6 +1,6 @@
 //! Shards: one task for each worker, or so many.
 
-use super::{every, task_ids};
+use super::{after, every, task_ids};
 use crate::facts;
 use crate::support::{Platform, worker};
 use serde_json::json;
@@ -36,6 +36,15 @@ async fn without_a_worker_there_is_nothing_to_share_out(platform: &Platform) {
     platform.fire_after(1_000).await;
     assert_eq!(platform.run_statuses(&schedule).await, [(RunStatus::Skipped, Some("no_workers".into()))]);
     assert_eq!(platform.run_now(&schedule).await, RunNow::NoWorkers);
+}
+
+async fn a_fixed_delay_that_found_no_worker_comes_again(platform: &Platform) {
+    let schedule = platform.schedule(json!({"shards": "per_worker"}), vec![after(1_000)]).await;
+    platform.fire_after(1_000).await;
+    platform.claim_for(at("one")).await;
+    platform.fire_after(1_000).await;
+    let statuses: Vec<_> = platform.runs(&schedule).await.iter().map(|run| run.status).collect();
+    assert_eq!(statuses, [RunStatus::Skipped, RunStatus::Running]);
 }
 
 async fn a_fixed_number_of_shards_waits_for_whoever_comes(platform: &Platform) {
@@ -77,6 +86,7 @@ async fn a_child_of_shards_gets_all_their_results(platform: &Platform) {
 facts![
     each_live_worker_gets_one_shard,
     without_a_worker_there_is_nothing_to_share_out,
+    a_fixed_delay_that_found_no_worker_comes_again,
     a_fixed_number_of_shards_waits_for_whoever_comes,
     a_failed_shard_fails_the_run_when_all_have_ended,
     a_child_of_shards_gets_all_their_results,
