@@ -9,9 +9,10 @@ use crate::{Inner, rest};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use taskwheel_model::Time;
 use taskwheel_model::submit::RunAt;
+use taskwheel_store::clock::here;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -72,8 +73,7 @@ impl Due {
 
     /// The database's time, as far as we know.
     fn now(&self) -> Time {
-        let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Time(i64::try_from(here.as_millis()).unwrap_or(i64::MAX)).plus_ms(self.ahead_ms.load(Ordering::Relaxed))
+        here().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// The calendar's millisecond of a time; the next one, because a millisecond must have passed to be due.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 use taskwheel_model::limits;
+use taskwheel_store::clock::wall_clock;
 use taskwheel_store::{Rescued, Result};
 use tokio::sync::watch;
 
@@ -20,14 +21,16 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
         let looked = look(&inner, looked_at.is_some_and(is_recent), &stopped).await;
         inner.looked("rescue", &looked);
         if looked.is_ok() {
-            looked_at = Some(SystemTime::now());
+            looked_at = Some(wall_clock());
         }
     }
 }
 
 /// Whether nothing came between a look and now but the pause that belongs there.
 fn is_recent(looked_at: SystemTime) -> bool {
-    looked_at.elapsed().is_ok_and(|passed| passed.as_millis() <= u128::from(limits::WATCH_GAP_MS.unsigned_abs()))
+    wall_clock()
+        .duration_since(looked_at)
+        .is_ok_and(|passed| passed.as_millis() <= u128::from(limits::WATCH_GAP_MS.unsigned_abs()))
 }
 
 async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>) -> Result<()> {

@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 use taskwheel_model::{ExecId, Time};
+use taskwheel_store::clock::here;
 use taskwheel_store::worker::ClaimedTask;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -201,12 +201,6 @@ impl Spans {
             let _ = collector.try_send(span);
         }
     }
-}
-
-/// The time of this machine: spans are for people to look at.
-fn here() -> Time {
-    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(here.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

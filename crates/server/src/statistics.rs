@@ -9,10 +9,10 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 use taskwheel_model::statistics::Histogram;
-use taskwheel_model::{Tally, Time, field};
+use taskwheel_model::{Tally, field};
 use taskwheel_store::StatisticsRange;
+use taskwheel_store::clock::here;
 use utoipa::ToSchema;
 
 /// The range where none is given.
@@ -94,9 +94,7 @@ pub(crate) async fn statistics(State(app): Shared, caller: Caller, query: Query)
     if let Some(task_type) = &input.r#type {
         field::task_type("type", task_type)?;
     }
-    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = Time(i64::try_from(here.as_millis()).unwrap_or(i64::MAX));
-    let to = input.to.map_or(now.plus_ms(60_000), |at| at.0);
+    let to = input.to.map_or(here().plus_ms(60_000), |at| at.0);
     let from = input.from.map_or(to.plus_ms(-RANGE_MS_DEFAULT), |at| at.0);
     if !(0..=RANGE_MS_MAX).contains(&to.ms_since(from)) {
         return Err(Problem::field("from", "must lie before `to`, by at most seven days"));

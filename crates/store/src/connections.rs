@@ -4,6 +4,7 @@
 //! transaction. Here nobody asks. A connection that died is found when its next transaction begins, and only one that was
 //! left in a known state is kept.
 
+use crate::clock::wall_clock;
 use sqlx::database::HasStatementCache;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,7 +116,7 @@ impl<C> Lent<C> {
     /// Notes what the database's clock said just now.
     pub(crate) fn read_clock(&mut self, time: Time) {
         if let Some(open) = &mut self.open {
-            open.reading = Some(Reading { time, at: Instant::now(), at_wall: SystemTime::now() });
+            open.reading = Some(Reading { time, at: Instant::now(), at_wall: wall_clock() });
         }
     }
 
@@ -124,7 +125,7 @@ impl<C> Lent<C> {
     pub(crate) fn time(&self) -> Option<Time> {
         let Reading { time, at, at_wall } = self.open.as_ref()?.reading?;
         let passed = at.elapsed();
-        let passed_on_wall = at_wall.elapsed().ok()?;
+        let passed_on_wall = wall_clock().duration_since(at_wall).ok()?;
         let trusted = passed < READING_AGE_MAX && passed.abs_diff(passed_on_wall) < APART_MAX;
         trusted.then(|| time.plus_ms(passed.as_millis() as i64))
     }

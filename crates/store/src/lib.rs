@@ -8,10 +8,12 @@
 //! [`postgres::submit_on`], [`mysql::submit_on`] or [`sqlite::submit_on`], or by a plain `INSERT INTO task`.
 
 pub mod access;
+pub mod clock;
 mod coalesce;
 mod connections;
 mod error;
 pub mod export;
+mod faults;
 pub mod meter;
 mod options;
 pub mod people;

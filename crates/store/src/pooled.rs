@@ -9,6 +9,7 @@
 //! trips of BEGIN and COMMIT, where the connection was found alive a moment ago and the time can be counted on from then.
 
 use crate::connections::{Connections, Lent};
+use crate::faults::{self, Point};
 use crate::options::Clock;
 use crate::session::{Attempted, Database, Fault, News, Repeat, Session, Work};
 use crate::{Result, StoreError};
@@ -171,10 +172,14 @@ where
     // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
     // them alike.
     let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
-    let end = if answer.is_ok() { S::COMMIT } else { S::ROLLBACK };
+    let end = if answer.is_ok() && !faults::forgets() { S::COMMIT } else { S::ROLLBACK };
+    faults::at(Point::BeforeCommit);
     let ended = sqlx::raw_sql(end).execute(lent.connection()).await.map(|_| lent.give_back());
     match (answer, ended) {
-        (Ok(answer), Ok(())) => Ok(answer),
+        (Ok(answer), Ok(())) => {
+            faults::at(Point::AfterCommit);
+            Ok(answer)
+        }
         (Ok(_), Err(error)) => Err(unknown(S::fault(error), repeat)),
         (Err(fault), _) => Err(fault),
     }

@@ -5,6 +5,7 @@
 mod support;
 
 #[path = "support/own_server.rs"]
+#[expect(dead_code, reason = "the fault harness uses all of it")]
 mod own_server;
 
 #[path = "crash/load.rs"]

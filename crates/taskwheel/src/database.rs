@@ -6,8 +6,8 @@ use clap::Args;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 use taskwheel_model::Time;
+use taskwheel_store::clock::here;
 use taskwheel_store::{Options, Store};
 
 /// Where the tasks are.
@@ -102,8 +102,7 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
 const SKEW_MS_MAX: i64 = 2_000;
 
 fn skew(of_database: Time) -> Option<String> {
-    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let ahead_ms = of_database.0 - i64::try_from(here.as_millis()).unwrap_or(i64::MAX);
+    let ahead_ms = of_database.ms_since(here());
     (ahead_ms.abs() > SKEW_MS_MAX).then(|| {
         format!(
             "the database's clock is {ahead_ms} ms ahead of this machine's: tasks go by the database's; let both be set by NTP"

@@ -18,6 +18,7 @@ use input::{ScheduleEditInput, ScheduleInput};
 use runs::{PAGE_ROWS_DEFAULT, cursor};
 use serde::{Deserialize, Serialize};
 use taskwheel_model::{Cron, ScheduleStatus, Time, field, limits, zone};
+use taskwheel_store::clock::here;
 use taskwheel_store::schedule::{NewSchedule, RunNow, Schedule, ScheduleEdit, ScheduleQuery};
 use timers::Firings;
 use utoipa::ToSchema;
@@ -188,8 +189,7 @@ pub(crate) async fn preview(State(app): Shared, Body(input): Body<PreviewInput>)
     let cron = Cron::parse(&input.cron)?;
     let zone = zone::find("timezone", input.timezone.as_deref().unwrap_or(&app.timezone))?;
     field::range("count", input.count, 1, limits::PREVIEW_MAX as i64)?;
-    let now = || Time(jiff::Timestamp::now().as_millisecond());
-    let from = input.from.map_or_else(now, |at| at.0);
+    let from = input.from.map_or_else(here, |at| at.0);
     field::time("from", from)?;
     let first = cron.next_from(from, &zone);
     let firings = std::iter::successors(first, |due| cron.next_after(*due, &zone));

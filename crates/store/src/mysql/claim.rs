@@ -439,8 +439,8 @@ INSERT INTO task_running (id, tenant, type, `rank`, due, status, round, attempts
                           host,
                           started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
 SELECT w.id, w.tenant, w.type, w.`rank`, w.due, 2, w.round, w.attempts + 1, w.error_count, w.error_info, w.checkpoint,
-       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.run_id, w.affinity, n.exec_id, ?, ?, ?,
-       n.deadline, ?, 0, n.lease_until, n.check_at, ?
+       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.run_id, w.affinity, n.exec_id, ?, ?,
+       GREATEST(?, w.updated_at), n.deadline, ?, 0, n.lease_until, n.check_at, ?
 FROM JSON_TABLE(?, '$[*]' COLUMNS (lane VARCHAR(265) PATH '$[0]', `rank` SMALLINT PATH '$[1]', due BIGINT PATH '$[2]',
   id BIGINT PATH '$[3]', exec_id CHAR(36) PATH '$[4]', deadline BIGINT PATH '$[5]', lease_until BIGINT PATH '$[6]',
   check_at BIGINT PATH '$[7]')) n

@@ -23,27 +23,12 @@ pub(super) async fn clocks_run_out(connection: &mut MySqlConnection, now: Time, 
 
 /// A heartbeat is written at most ten times per interval, so silence counts from a tenth of one later. A worker without a
 /// heartbeat is forgotten after a day; its leases look after themselves.
-macro_rules! is_silent {
-    () => {
-        "k.seen_at + COALESCE(3 * k.heartbeat_ms + k.heartbeat_ms DIV 10, 86400000) <= ?"
-    };
-}
-const SILENT: &str = concat!("SELECT k.worker_id FROM task_worker k WHERE ", is_silent!());
-const LOCK_SILENT: &str = concat!(
-    "SELECT k.worker_id FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
-     STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id WHERE ",
-    is_silent!(),
-    " FOR UPDATE SKIP LOCKED"
-);
+const SILENT: &str = "
+SELECT worker_id FROM task_worker
+WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms DIV 10, 86400000) <= ?";
 
-/// Looks first and locks then: a scan would lock every worker for a moment, and hold up its heartbeat.
 pub(super) async fn silent(connection: &mut MySqlConnection, now: Time) -> Attempted<Vec<String>> {
-    let rows = sqlx::query(SILENT).bind(now.0).fetch_all(&mut *connection).await.map_err(fault)?;
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    let ids = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<Vec<String>>>().map_err(fault)?;
-    let rows = sqlx::query(LOCK_SILENT).bind(json(&ids)).bind(now.0).fetch_all(connection).await.map_err(fault)?;
+    let rows = sqlx::query(SILENT).bind(now.0).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
 }
 
@@ -74,7 +59,7 @@ const REGISTER: &str = "
 INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE host = VALUES(host), app = VALUES(app), types = VALUES(types), categories = VALUES(categories),
-  heartbeat_ms = VALUES(heartbeat_ms), seen_at = VALUES(seen_at), tenant = VALUES(tenant)";
+  heartbeat_ms = VALUES(heartbeat_ms), seen_at = GREATEST(seen_at, VALUES(seen_at)), tenant = VALUES(tenant)";
 
 pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) -> Attempted<()> {
     sqlx::query(REGISTER)
@@ -95,9 +80,9 @@ pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) 
 
 const SEEN: &str = "
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
-STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id SET k.seen_at = ?";
+STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id SET k.seen_at = GREATEST(k.seen_at, ?)";
 
-/// In the order of their ids, so that two transactions never wait for each other crosswise.
+/// In the order of their ids, as every verb locks workers. A call that comes late does not take back what a later one wrote.
 pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
     if worker_ids.is_empty() {
         return Ok(());
@@ -141,9 +126,9 @@ UPDATE task_running SET check_at = LEAST(COALESCE(deadline, ? + 3 * heartbeat_ms
 WHERE heartbeat_ms <= ? AND named = 0";
 
 pub(super) async fn welcome(connection: &mut MySqlConnection, away_ms: i64, now: Time) -> Attempted<()> {
-    sqlx::query(WELCOME).bind(now.0).bind(away_ms).execute(&mut *connection).await.map_err(fault)?;
     let unnamed = sqlx::query(WELCOME_UNNAMED).bind(now.0).bind(now.0).bind(away_ms);
-    unnamed.execute(connection).await.map_err(fault)?;
+    unnamed.execute(&mut *connection).await.map_err(fault)?;
+    sqlx::query(WELCOME).bind(now.0).bind(away_ms).execute(connection).await.map_err(fault)?;
     Ok(())
 }
 

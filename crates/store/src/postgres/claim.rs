@@ -102,7 +102,8 @@ fn picked(row: &PgRow) -> sqlx::Result<Picked> {
     })
 }
 
-/// Moves picked tasks from those that wait to those that run. They are locked, so each must be there.
+/// Moves picked tasks from those that wait to those that run. They are locked, so each must be there. A transaction that began before
+/// another one gave a task back starts it after that.
 macro_rules! start {
     ($gone:literal) => {
         concat!(
@@ -115,8 +116,8 @@ INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, 
                           host,
                           started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
 SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
-       expire_at, category, creator, unique_key, run_id, affinity, exec_id, $1, $2, $3, deadline, $4, 0, lease_until,
-       next_check_at, $3
+       expire_at, category, creator, unique_key, run_id, affinity, exec_id, $1, $2, GREATEST($3, updated_at), deadline,
+       $4, 0, lease_until, next_check_at, $3
 FROM gone"
         )
     };

@@ -12,6 +12,7 @@
 //! meanwhile is found by the engine's next look.
 
 use super::PgServer;
+use crate::clock::here;
 use crate::connections::Connections;
 use crate::pooled::Server;
 use crate::session::{Attempted, News};
@@ -21,7 +22,7 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use taskwheel_model::Time;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -114,12 +115,6 @@ impl News for Grapevine {
             None => std::future::pending().await,
         }
     }
-}
-
-/// The time of this machine, which is near enough to say what is far ahead.
-fn here() -> Time {
-    let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(here.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Listens, over connection after connection.

@@ -22,7 +22,7 @@ pub(super) async fn clocks_run_out(connection: &mut PgConnection, now: Time, max
 /// heartbeat is forgotten after a day; its leases look after themselves.
 const SILENT: &str = "
 SELECT worker_id FROM task_worker
-WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms / 10, 86400000) <= $1 FOR UPDATE SKIP LOCKED";
+WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms / 10, 86400000) <= $1";
 
 pub(super) async fn silent(connection: &mut PgConnection, now: Time) -> Attempted<Vec<String>> {
     let rows = sqlx::query(SILENT).bind(now.0).fetch_all(connection).await.map_err(fault)?;
@@ -56,7 +56,7 @@ const REGISTER: &str = "
 INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
-  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at,
+  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = GREATEST(task_worker.seen_at, excluded.seen_at),
   tenant = excluded.tenant";
 
 pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> Attempted<()> {
@@ -76,16 +76,16 @@ pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> 
     Ok(())
 }
 
+/// In the order of their ids, as every verb locks workers. A call that comes late does not take back what a later one wrote.
+const SEEN: &str = "
+UPDATE task_worker SET seen_at = $2 WHERE seen_at < $2 AND worker_id IN (
+  SELECT worker_id FROM task_worker WHERE worker_id = ANY($1) ORDER BY worker_id FOR NO KEY UPDATE)";
+
 pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
     if worker_ids.is_empty() {
         return Ok(());
     }
-    sqlx::query("UPDATE task_worker SET seen_at = $2 WHERE worker_id = ANY($1)")
-        .bind(worker_ids)
-        .bind(now.0)
-        .execute(connection)
-        .await
-        .map_err(fault)?;
+    sqlx::query(SEEN).bind(worker_ids).bind(now.0).execute(connection).await.map_err(fault)?;
     Ok(())
 }
 
@@ -114,7 +114,7 @@ const WELCOME_UNNAMED: &str = "
 UPDATE task_running SET check_at = LEAST(deadline, $1 + 3 * heartbeat_ms) WHERE heartbeat_ms <= $2 AND named = 0";
 
 pub(super) async fn welcome(connection: &mut PgConnection, away_ms: i64, now: Time) -> Attempted<()> {
-    for sql in [WELCOME, WELCOME_UNNAMED] {
+    for sql in [WELCOME_UNNAMED, WELCOME] {
         sqlx::query(sql).bind(now.0).bind(away_ms).execute(&mut *connection).await.map_err(fault)?;
     }
     Ok(())

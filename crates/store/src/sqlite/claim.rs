@@ -220,7 +220,7 @@ INSERT OR FAIL INTO task_running (id, tenant, type, rank, due, status, round, at
                                   exec_id, worker_id, host, started_at, deadline, heartbeat_ms, named, lease_until,
                                   check_at, updated_at)
 SELECT id, tenant, type, rank, due, 2, round, attempts + 1, error_count, error_info, checkpoint, progress, result,
-       expire_at, category, creator, unique_key, run_id, affinity, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?5
+       expire_at, category, creator, unique_key, run_id, affinity, ?2, ?3, ?4, MAX(?5, updated_at), ?6, ?7, 0, ?8, ?9, ?5
 FROM task_waiting WHERE id = ?1";
 
 pub(super) fn start(connection: &Connection, starter: &Starter, starts: &[Start], now: Time) -> Attempted<()> {

@@ -6,6 +6,7 @@
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
 use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, submit, workers};
+use crate::faults::{self, Point};
 use crate::options::Clock;
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
@@ -145,6 +146,7 @@ pub(super) struct SqliteSession {
 impl SqliteSession {
     /// Runs a job and those that come in the meantime in one transaction, and answers them after its commit.
     fn write(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) {
+        faults::limit_pages(&self.connection);
         if let Err(fault) = self.execute("BEGIN IMMEDIATE") {
             first.answer(End::RolledBack(fault));
             return;
@@ -174,7 +176,10 @@ impl SqliteSession {
         if self.connection.is_autocommit() {
             return Err(None);
         }
-        let committed = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        faults::at(Point::BeforeCommit);
+        let end = if faults::forgets() { "ROLLBACK" } else { "COMMIT" };
+        let committed = self.connection.prepare_cached(end).and_then(|mut commit| commit.execute([]));
+        faults::at(Point::AfterCommit);
         self.leave();
         committed.map(drop).map_err(Some)
     }

@@ -57,7 +57,7 @@ const REGISTER: &str = "
 INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
-  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = excluded.seen_at,
+  categories = excluded.categories, heartbeat_ms = excluded.heartbeat_ms, seen_at = MAX(seen_at, excluded.seen_at),
   tenant = excluded.tenant";
 
 pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()> {
@@ -76,7 +76,8 @@ pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()
 }
 
 pub(super) fn seen(connection: &Connection, worker_ids: &[String], now: Time) -> Attempted<()> {
-    let mut statement = connection.prepare_cached("UPDATE task_worker SET seen_at = ?2 WHERE worker_id = ?1")?;
+    let mut statement =
+        connection.prepare_cached("UPDATE task_worker SET seen_at = ?2 WHERE worker_id = ?1 AND seen_at < ?2")?;
     for worker_id in worker_ids {
         statement.execute(params![worker_id, now.0])?;
     }
@@ -107,7 +108,7 @@ UPDATE task_running SET check_at = MIN(COALESCE(deadline, ?1 + 3 * heartbeat_ms)
 WHERE heartbeat_ms <= ?2 AND named = 0";
 
 pub(super) fn welcome(connection: &Connection, away_ms: i64, now: Time) -> Attempted<()> {
-    for sql in [WELCOME, WELCOME_UNNAMED] {
+    for sql in [WELCOME_UNNAMED, WELCOME] {
         connection.prepare_cached(sql)?.execute([now.0, away_ms])?;
     }
     Ok(())

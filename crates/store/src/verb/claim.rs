@@ -20,7 +20,6 @@ pub(super) async fn claim(
     request: &ClaimRequest,
 ) -> Attempted<Vec<ClaimedTask>> {
     let types = memory.types.get(session).await?;
-    memory.workers.register(session, request).await?;
     let mut pick = pick(request, &types);
     let mut claimed = Vec::new();
     for _ in 0..ROUNDS_MAX {

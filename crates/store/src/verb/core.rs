@@ -1,8 +1,9 @@
 //! The verbs as they run: one transaction each, timed, and what follows from their commit.
 
 use super::watermark::LaneDue;
-use super::{Memory, claim, finish, renew, submit_on};
+use super::{Memory, broken, claim, finish, renew, submit_on};
 use crate::Result;
+use crate::faults::{self, Point};
 use crate::options::Dialect;
 use crate::session::{Database, News, Repeat, Session, Work};
 use crate::task::Submitted;
@@ -54,7 +55,7 @@ impl<D: Database> Core<D> {
         // With a unique key on each task a second try finds the first one's tasks.
         let repeat =
             if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
-        let tasks = Arc::new(tasks);
+        let tasks = Arc::new(broken::tasks(tasks));
         let (memory, input) = (self.memory.clone(), tasks.clone());
         let work = self.database.insert(repeat, tasks.len(), move |session| {
             let (memory, tasks) = (memory.clone(), input.clone());
@@ -72,10 +73,16 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
-        let input = (self.memory.clone(), requests);
+        let input = (self.memory.clone(), broken::requests(requests));
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
             Box::pin(async move {
                 let (memory, requests) = &*input;
+                // In the order of their ids, as every verb locks workers.
+                let mut callers: Vec<_> = requests.iter().collect();
+                callers.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
+                for request in callers {
+                    memory.workers.register(session, request).await?;
+                }
                 let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
                 for (place, request) in requests.iter().enumerate() {
                     // Of claims for the same tasks, the first that gets less than it wants has got the last.
@@ -83,7 +90,6 @@ impl<D: Database> Core<D> {
                         answers[earlier].len() < requests[earlier].max && request.wants_the_same(&requests[earlier])
                     };
                     if (0..place).any(exhausted) {
-                        memory.workers.register(session, request).await?;
                         answers.push(Vec::new());
                     } else {
                         answers.push(claim::claim(session, memory, request).await?);
@@ -93,6 +99,9 @@ impl<D: Database> Core<D> {
             })
         });
         let claimed = work.await?;
+        if claimed.iter().any(|tasks| !tasks.is_empty()) {
+            faults::at(Point::AfterClaim);
+        }
         self.memory.meter.claimed(claimed.iter().flatten().map(|task| task.task_type.as_str()));
         Ok(claimed)
     }
@@ -113,9 +122,14 @@ impl<D: Database> Core<D> {
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
         let input = (self.memory.clone(), reports, self.keep_success);
         let work = self.change("report", Repeat::Harmless, input, |session, input| {
-            Box::pin(async move { finish::finish(session, &input.0, &input.1, input.2).await })
+            Box::pin(async move {
+                let reports = broken::reports(session, &input.1).await?;
+                finish::finish(session, &input.0, &reports, input.2).await
+            })
         });
-        self.made_due(self.counted(work)).await
+        let reported = self.made_due(self.counted(work)).await;
+        faults::at(Point::BeforeAnswer);
+        reported
     }
 
     /// Counts the executions that a verb ended, once it is committed.

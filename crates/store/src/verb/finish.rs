@@ -21,17 +21,18 @@ pub(super) async fn finish(
     reports: &[Report],
     keep_success: bool,
 ) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
-    let (succeeded, mut ran, mut steps) = succeed(session, memory, reports, keep_success).await?;
+    let (succeeded, mut callers, mut ran, mut steps) = succeed(session, reports, keep_success).await?;
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
     let (mut others, mut dues) = (Vec::new().into_iter(), Vec::new());
     if !rest.is_empty() {
         let types = memory.types.get(session).await?;
-        let (answers, changes, ended) = decide_rest(session, &types, &rest).await?;
+        let (answers, changes, ended) = decide_rest(session, &types, &rest, &mut callers).await?;
         ran.extend(ended);
         dues.extend(changes.as_slice().iter().filter_map(step::lane_due));
         steps.extend(ends::of(changes.as_slice()));
         others = answers.into_iter();
     }
+    memory.workers.seen(session, &callers.into_iter().collect::<Vec<_>>()).await?;
     dues.extend(runs::advance(session, memory, steps).await?);
     let answer = |report: &Report| {
         if succeeded.contains(&(report.id, report.exec_id)) {
@@ -47,13 +48,12 @@ pub(super) async fn finish(
     Ok((reports.iter().map(answer).collect(), dues, ran))
 }
 
-/// Ends what was successful, and says which executions did.
+/// Ends what was successful, and says which executions did, and whose.
 async fn succeed(
     session: &mut dyn Session,
-    memory: &Memory,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<(HashSet<(TaskId, ExecId)>, Vec<Ran>, Vec<StepEnd>)> {
+) -> Attempted<(HashSet<(TaskId, ExecId)>, HashSet<String>, Vec<Ran>, Vec<StepEnd>)> {
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
@@ -74,8 +74,7 @@ async fn succeed(
     done.sort_unstable_by_key(|one| one.id);
     let executions: HashMap<_, _> = done.iter().map(|one| (one.id, (one.exec_id, one.outcome))).collect();
     let ended = session.succeed(&done, keep_success).await?;
-    let workers: HashSet<_> = ended.iter().filter_map(|one| one.worker_id.clone()).collect();
-    memory.workers.seen(session, &workers.into_iter().collect::<Vec<_>>()).await?;
+    let callers = ended.iter().filter_map(|one| one.worker_id.clone()).collect();
     let succeeded = ended.iter().map(|one| (one.id, executions[&one.id].0)).collect();
     let result = |id| done.binary_search_by_key(&id, |one| one.id).ok().and_then(|place| done[place].result.clone());
     let steps = ends::of_well(&ended, result);
@@ -90,13 +89,14 @@ async fn succeed(
         ended_at,
         status: Status::Success,
     };
-    Ok((succeeded, ended.into_iter().map(ran).collect(), steps))
+    Ok((succeeded, callers, ended.into_iter().map(ran).collect(), steps))
 }
 
 async fn decide_rest(
     session: &mut dyn Session,
     types: &Types,
     reports: &[&Report],
+    callers: &mut HashSet<String>,
 ) -> Attempted<(Vec<Reported>, Changes, Vec<Ran>)> {
     let now = session.now();
     let workers = session.workers().await?;
@@ -107,7 +107,7 @@ async fn decide_rest(
     let mut ends: HashMap<_, _> = logged.into_iter().map(|(id, exec_id, outcome)| ((id, exec_id), outcome)).collect();
     ends.extend(records.values().filter_map(end_in_history));
 
-    let (mut changes, mut callers) = (Changes::default(), HashSet::new());
+    let mut changes = Changes::default();
     let (mut answers, mut ran) = (Vec::with_capacity(reports.len()), Vec::new());
     for report in reports {
         let known = records.get_mut(&report.id).filter(|record| of_tenant(record, report.tenant.as_deref()));
@@ -142,7 +142,6 @@ async fn decide_rest(
         }
     }
     session.write(changes.as_slice()).await?;
-    session.seen(&callers.into_iter().collect::<Vec<_>>()).await?;
     Ok((answers, changes, ran))
 }
 

@@ -9,7 +9,7 @@ use super::records;
 use super::runs::{CURSOR, Living, living, lock_schedules};
 use super::schedules::{self, read_json, rhythm};
 use super::watermark::LaneDue;
-use super::{Memory, access};
+use super::{Memory, access, broken};
 use crate::access::{Actor, AuditEntry};
 use crate::export::rfc3339;
 use crate::plain::{Kind, plain, update};
@@ -109,6 +109,9 @@ pub(super) async fn fire(
         };
         moved.push(Moved { id: timer.id, cursor_at: next, next_due: next });
     }
+    broken::firings(&mut planned, |(firing, fate)| {
+        (Firing { due: firing.due.plus_ms(1), ..firing.clone() }, fate.clone())
+    });
     let mut dues = Vec::new();
     for schedule_id in overlaps.replaced() {
         dues.extend(records::replace(session, memory, &types, schedule_id).await?);

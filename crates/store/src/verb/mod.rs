@@ -7,6 +7,7 @@ mod access;
 mod act;
 mod authority;
 mod backlog;
+mod broken;
 mod calendar;
 mod claim;
 mod core;

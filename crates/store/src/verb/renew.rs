@@ -13,10 +13,12 @@ pub(super) async fn renew(
     workers: &[Heartbeat],
     items: &[&Renewal],
 ) -> Attempted<Vec<Renewed>> {
+    let answers = if items.is_empty() { Vec::new() } else { renew_all(session, memory, items).await? };
     memory.workers.heard(session, workers).await?;
-    if items.is_empty() {
-        return Ok(Vec::new());
-    }
+    Ok(answers)
+}
+
+async fn renew_all(session: &mut dyn Session, memory: &Memory, items: &[&Renewal]) -> Attempted<Vec<Renewed>> {
     let (now, types) = (session.now(), memory.types.get(session).await?);
     let mut records = load(session, items.iter().map(|item| item.id)).await?;
     let mut changes = Changes::default();

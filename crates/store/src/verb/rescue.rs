@@ -1,9 +1,12 @@
 //! Rescue: looks at the clocks by the database's time, and acts on that very execution only.
+//!
+//! Every verb locks executions first, in the order of their ids, and then workers, in the order of theirs, so that none ever waits for
+//! another crosswise. So a worker is found silent without a lock, and asked for once more when its executions are locked.
 
 use super::renew::load;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
-use super::{Memory, ends, runs};
+use super::{Memory, ends, runs, workers};
 use crate::rows::{Change, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::verbs::Rescued;
@@ -14,26 +17,32 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
     let silent = session.silent_workers().await?;
     let mut ids = session.clocks_run_out(limits::CHUNK_ROWS_MAX).await?;
     let mut more = ids.len() == limits::CHUNK_ROWS_MAX;
+    let mut is_all_of_theirs = true;
     if !silent.is_empty() {
         let theirs = session.executions_of(&silent, limits::CHUNK_ROWS_MAX).await?;
-        if theirs.len() == limits::CHUNK_ROWS_MAX {
-            more = true;
-        } else {
-            session.forget_workers(&silent).await?;
-            memory.workers.forget(&silent);
-        }
+        is_all_of_theirs = theirs.len() < limits::CHUNK_ROWS_MAX;
+        more |= !is_all_of_theirs;
         ids.extend(theirs);
     }
     let mut rescued = Rescued { more, ..Rescued::default() };
-    if ids.is_empty() {
+    if ids.is_empty() && silent.is_empty() {
         return Ok((rescued, Vec::new(), Vec::new()));
+    }
+    let records = load(session, ids.into_iter()).await?;
+    let seen_at = workers::lock(session, records.values().filter_map(worker_id).chain(&silent)).await?;
+    if is_all_of_theirs && !silent.is_empty() {
+        let still = session.silent_workers().await?;
+        let gone: Vec<_> = silent.into_iter().filter(|id| still.contains(id)).collect();
+        session.forget_workers(&gone).await?;
+        memory.workers.forget(&gone);
     }
     let (types, workers) = (memory.types.get(session).await?, session.workers().await?);
     let hosts = Hosts::new(&workers, &types);
     let (mut changes, mut ran) = (Vec::new(), Vec::new());
-    for record in load(session, ids.into_iter()).await?.values() {
+    for record in records.values() {
         let rules = record.rules(types.settings(&record.task_type));
-        let event = Event::Clock { worker_seen_at: record.worker_seen_at };
+        let worker_seen_at = worker_id(record).and_then(|id| seen_at.get(id).copied());
+        let event = Event::Clock { worker_seen_at };
         match decide(&record.life(), &rules, &event, now) {
             Ok(step) => {
                 match step.ended {
@@ -52,6 +61,13 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
     let mut dues: Vec<_> = changes.iter().filter_map(step::lane_due).collect();
     dues.extend(runs::advance(session, memory, ends::of(&changes)).await?);
     Ok((rescued, dues, ran))
+}
+
+fn worker_id(record: &Record) -> Option<&String> {
+    match &record.place {
+        Place::Live(row) => row.worker_id.as_ref(),
+        Place::History(_) => None,
+    }
 }
 
 /// A task whose time had come to be looked at, and whose clocks have not run out: a task that was kept for a host may go

@@ -9,7 +9,7 @@ use crate::StoreError;
 use crate::plain::{Kind, plain};
 use crate::session::{Attempted, Session};
 use crate::worker::{ClaimRequest, Heartbeat, Worker};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 use taskwheel_model::{FieldError, Time, limits};
@@ -31,6 +31,23 @@ pub(super) async fn executing(session: &mut dyn Session) -> Attempted<HashMap<St
     let rows = session.rows(&plain(EXECUTING), &[Kind::Text, Kind::Number]).await?;
     rows.into_iter().map(|mut row| Ok((row.text()?, row.number()?.unsigned_abs()))).collect()
 }
+
+/// Locks workers, in the order of their ids, and says when each was last seen. Who is gone is left out.
+pub(super) async fn lock<'w>(
+    session: &mut dyn Session,
+    worker_ids: impl Iterator<Item = &'w String>,
+) -> Attempted<HashMap<String, Time>> {
+    let mut seen_at = HashMap::new();
+    for id in worker_ids.collect::<BTreeSet<_>>() {
+        let row = session.rows(&plain(SEEN_AT).bind(id.as_str()).lock("w"), &[Kind::Number]).await?.into_iter().next();
+        if let Some(mut row) = row {
+            seen_at.insert(id.clone(), Time(row.number()?));
+        }
+    }
+    Ok(seen_at)
+}
+
+const SEEN_AT: &str = "SELECT w.seen_at FROM task_worker w WHERE w.worker_id = ?";
 
 #[derive(Default)]
 pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);

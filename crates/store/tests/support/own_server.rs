@@ -21,9 +21,12 @@ pub(crate) struct OwnServer {
 
 impl OwnServer {
     pub(crate) async fn start(dialect: Dialect) -> OwnServer {
+        OwnServer::start_in(dialect, tempfile::tempdir().expect("a temporary directory")).await
+    }
+
+    pub(crate) async fn start_in(dialect: Dialect, directory: TempDir) -> OwnServer {
         let password = std::env::var("TASKWHEEL_TEST_PASSWORD")
             .expect("TASKWHEEL_TEST_PASSWORD is not set: run the tests with ./test, which sets it");
-        let directory = tempfile::tempdir().expect("a temporary directory");
         // The server's user must be able to pass through.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).expect("the directory is ours");
         let port = free_port();
@@ -43,6 +46,18 @@ impl OwnServer {
         self.process.wait().expect("the server is gone");
     }
 
+    /// Lets it end in order.
+    pub(crate) fn stop(&mut self) {
+        // PostgreSQL then ends its connections; otherwise it would wait for them.
+        let signal = if self.dialect == Dialect::Postgres { "-INT" } else { "-TERM" };
+        drop(Command::new("kill").args([signal, &self.process.id().to_string()]).status());
+        self.process.wait().expect("the server is gone");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) async fn restart(&mut self) {
         self.process = spawn(self.dialect, self.directory.path(), self.port);
         self.wait_until_ready().await;
@@ -50,7 +65,7 @@ impl OwnServer {
 
     /// Waits until the server answers. What the killed one left running may keep a new one from starting for a moment:
     /// then it is started again.
-    async fn wait_until_ready(&mut self) {
+    pub(crate) async fn wait_until_ready(&mut self) {
         let url = self.url();
         let (dialect, path, port) = (self.dialect, self.directory.path().to_owned(), self.port);
         let process = Mutex::new(&mut self.process);
@@ -94,7 +109,7 @@ fn spawn(dialect: Dialect, directory: &Path, port: u16) -> Child {
 }
 
 /// Below the ports that the system hands out for outgoing connections.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let port = 20_000 + u16::try_from(random_below(12_000)).expect("a port");
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {

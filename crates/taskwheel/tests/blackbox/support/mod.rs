@@ -3,6 +3,7 @@
 #[path = "../../../../store/tests/support/database.rs"]
 mod database;
 #[path = "../../../../store/tests/support/own_server.rs"]
+#[expect(dead_code, reason = "the fault harness uses all of it")]
 mod own_server;
 #[path = "../../../../store/tests/support/raw.rs"]
 #[expect(dead_code, reason = "the store's own tests use all of it")]

@@ -1,0 +1,55 @@
+//! Calls to the servers, as any client makes them: to one of several, with a token, and never for ever.
+
+use anyhow::{Result, bail};
+use rand::RngExt;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Longer than any call may take that is not lost.
+const CALL_MAX: Duration = Duration::from_secs(5);
+
+/// A client of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    client: Client,
+    servers: Vec<String>,
+    token: String,
+}
+
+impl Api {
+    pub(crate) fn new(servers: Vec<String>, token: String) -> Result<Api> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Api { client: Client::builder().timeout(CALL_MAX).build()?, servers, token })
+    }
+
+    /// What any of the servers answers. An error of the server is as good as no answer.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
+        self.call_once(method, path, body, None).await
+    }
+
+    /// The same with an idempotency key.
+    pub(crate) async fn call_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<(StatusCode, Value)> {
+        let server = &self.servers[rand::rng().random_range(0..self.servers.len())];
+        let mut request = self.client.request(method, format!("{server}{path}")).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        let response = request.send().await?;
+        let status = response.status();
+        let text = response.text().await?;
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            bail!("{status}: {text}");
+        }
+        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+    }
+}

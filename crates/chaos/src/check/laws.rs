@@ -1,0 +1,270 @@
+//! The laws about tasks.
+
+use super::{Final, Law, Violation};
+use crate::history::{Fact, Line};
+use crate::worker::HEARTBEAT_MS;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+const LEASE_MS: i64 = 3 * HEARTBEAT_MS;
+/// What clients call a success, and the database an outcome.
+const SUCCESS: &str = "success";
+
+type Execution<'a> = (i64, &'a str);
+
+pub(super) fn check(lines: &[Line], tasks: &[Final]) -> Vec<Violation> {
+    let by_id: HashMap<i64, &Final> = tasks.iter().map(|task| (task.id, task)).collect();
+    let mut violations = Vec::new();
+    let mut broken = |law: Law, what: String| violations.push(Violation { law, what });
+    submits_kept(lines, &by_id, &mut broken);
+    unique_once(lines, tasks, &mut broken);
+    tenants_apart(lines, tasks, &mut broken);
+    results_kept(lines, &by_id, &mut broken);
+    attempts_bounded(lines, tasks, &mut broken);
+    one_execution(lines, tasks, &mut broken);
+    for task in tasks.iter().filter(|task| !is_at_rest(&task.status)) {
+        broken(Law::NoneStuck, format!("task {} is still {}", task.id, task.status));
+    }
+    violations
+}
+
+fn is_at_rest(status: &str) -> bool {
+    matches!(status, "Success" | "Failure" | "Cancelled" | "ManuallyProcessed" | "Pending")
+}
+
+/// What was submitted, by key.
+fn submits(lines: &[Line]) -> HashMap<&str, (&str, Option<&str>, u32)> {
+    let submits = lines.iter().filter_map(|line| match &line.fact {
+        Fact::Submitting { key, tenant, unique, attempts_max } => {
+            Some((key.as_str(), (tenant.as_str(), unique.as_deref(), *attempts_max)))
+        }
+        _ => None,
+    });
+    submits.collect()
+}
+
+fn submits_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+    for line in lines {
+        let Fact::Submitted { key, id, created } = &line.fact else { continue };
+        match tasks.get(id) {
+            None => broken(Law::SubmitKept, format!("task {id} of \"{key}\" was acknowledged and is not there")),
+            Some(task) if *created && task.key.as_deref() != Some(key) => {
+                broken(Law::SubmitKept, format!("task {id} was acknowledged for \"{key}\" and is {:?}", task.key));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn unique_once(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+    /// From when to when, and which task.
+    type Lives = Vec<(i64, i64, i64)>;
+    let submits = submits(lines);
+    let mut lives: BTreeMap<(&str, &str), Lives> = BTreeMap::new();
+    for task in tasks {
+        let submit = task.key.as_deref().and_then(|key| submits.get(key));
+        if let Some((tenant, Some(unique), _)) = submit {
+            let end = task.finished_at.unwrap_or(i64::MAX);
+            lives.entry((tenant, unique)).or_default().push((task.created_at, end, task.id));
+        }
+    }
+    for ((tenant, unique), mut lives) in lives {
+        lives.sort_unstable();
+        for pair in lives.windows(2) {
+            let ((_, end, first), (start, _, second)) = (pair[0], pair[1]);
+            if start < end {
+                broken(Law::UniqueOnce, format!("tasks {first} and {second} of {tenant} both had \"{unique}\""));
+            }
+        }
+    }
+}
+
+fn tenants_apart(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+    let submits = submits(lines);
+    for task in tasks {
+        if let Some((tenant, ..)) = task.key.as_deref().and_then(|key| submits.get(key))
+            && *tenant != task.tenant
+        {
+            broken(Law::TenantsApart, format!("task {} of {tenant} is one of {}", task.id, task.tenant));
+        }
+    }
+    let of: HashMap<i64, &str> = tasks.iter().map(|task| (task.id, task.tenant.as_str())).collect();
+    for line in lines {
+        if let Fact::Claimed { tenant, id, of_tenant, .. } = &line.fact
+            && (tenant != of_tenant || of.get(id).is_some_and(|of| of != tenant))
+        {
+            broken(Law::TenantsApart, format!("a worker of {tenant} was given task {id} of {of_tenant}"));
+        }
+    }
+}
+
+/// What was said of each execution: outcomes that were accepted, whether one was superseded, and how many were not answered.
+#[derive(Default)]
+struct Said<'a> {
+    accepted: Vec<&'a str>,
+    superseded: bool,
+    unanswered: i64,
+}
+
+fn said(lines: &[Line]) -> HashMap<Execution<'_>, Said<'_>> {
+    let mut all: HashMap<Execution<'_>, Said<'_>> = HashMap::new();
+    for line in lines {
+        match &line.fact {
+            Fact::Reporting { id, exec, .. } => all.entry((*id, exec)).or_default().unanswered += 1,
+            Fact::Reported { id, exec, outcome, state } => {
+                let said = all.entry((*id, exec)).or_default();
+                said.unanswered -= 1;
+                match state.as_str() {
+                    "accepted" => said.accepted.push(outcome),
+                    _ => said.superseded = true,
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// How many reports were accepted that had been accepted before.
+pub(super) fn repeated(lines: &[Line]) -> usize {
+    said(lines).values().map(|said| said.accepted.len().saturating_sub(1)).sum()
+}
+
+fn results_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+    for ((id, exec), said) in said(lines) {
+        let Some(task) = tasks.get(&id) else {
+            if !said.accepted.is_empty() {
+                broken(Law::ResultKept, format!("a result of task {id} was accepted, and the task is not there"));
+            }
+            continue;
+        };
+        let recorded = task.attempts.iter().find(|attempt| attempt.exec == exec).and_then(|one| one.outcome.as_deref());
+        for outcome in &said.accepted {
+            if recorded != Some(outcome) {
+                broken(Law::ResultKept, format!("task {id}: {outcome} of {exec} was accepted, and is {recorded:?}"));
+            }
+            if *outcome == SUCCESS && (task.status != "Success" || task.result_of.as_deref() != Some(exec)) {
+                let what = format!("task {id}: the success of {exec} was accepted, and it is {}", task.status);
+                broken(Law::ResultKept, format!("{what} with the result of {:?}", task.result_of));
+            }
+        }
+        // A report that was not answered may have been taken, and only its repetition be superseded.
+        let is_stale = said.superseded && said.accepted.is_empty() && said.unanswered <= 0;
+        if is_stale && task.result_of.as_deref() == Some(exec) {
+            broken(Law::FencedOff, format!("task {id} has the result of {exec}, which was told that it is superseded"));
+        }
+    }
+    for task in tasks.values() {
+        let Some(result_of) = task.result_of.as_deref() else { continue };
+        let last = task.attempts.iter().rfind(|attempt| attempt.outcome.as_deref() == Some(SUCCESS));
+        if last.is_none_or(|attempt| attempt.exec != result_of) {
+            let of = last.map(|attempt| &attempt.exec);
+            broken(Law::FencedOff, format!("task {} has the result of {result_of}, and succeeded by {of:?}", task.id));
+        }
+    }
+}
+
+fn attempts_bounded(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+    let submits = submits(lines);
+    let mut recorded: HashSet<Execution<'_>> = HashSet::new();
+    for task in tasks {
+        recorded.extend(task.attempts.iter().map(|attempt| (task.id, attempt.exec.as_str())));
+        let Some((_, _, most)) = task.key.as_deref().and_then(|key| submits.get(key)) else { continue };
+        let mut by_round: BTreeMap<u32, u32> = BTreeMap::new();
+        for attempt in task.attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("release")) {
+            *by_round.entry(attempt.round).or_default() += 1;
+        }
+        for (round, attempts) in by_round.into_iter().filter(|(_, attempts)| attempts > most) {
+            broken(Law::AttemptsBounded, format!("task {} had {attempts} of {most} in round {round}", task.id));
+        }
+    }
+    for line in lines {
+        if let Fact::Claimed { id, exec, .. } = &line.fact
+            && !recorded.contains(&(*id, exec.as_str()))
+        {
+            broken(Law::AttemptsBounded, format!("task {id}: execution {exec} is not recorded"));
+        }
+    }
+}
+
+/// An execution as its worker saw it.
+struct Seen<'a> {
+    exec: &'a str,
+    /// When its claim was answered, at the latest: so it was handed out before.
+    given: i64,
+    /// Until when it surely lived: its lease began when a call was sent or later.
+    lived_until: i64,
+}
+
+fn one_execution(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+    for (id, mut seen) in seen(lines) {
+        seen.sort_by_key(|one| one.given);
+        for (place, earlier) in seen.iter().enumerate() {
+            for later in &seen[place + 1..] {
+                if later.given < earlier.lived_until && later.exec != earlier.exec {
+                    let by = earlier.lived_until - later.given;
+                    let what =
+                        format!("task {id}: {} was handed out {by} ms before {} ended", later.exec, earlier.exec);
+                    broken(Law::OneExecution, what);
+                }
+            }
+        }
+    }
+    for task in tasks {
+        for pair in task.attempts.windows(2) {
+            if pair[0].finished_at.is_none_or(|end| pair[1].started_at < end) {
+                let by = pair[0].finished_at.map(|end| end - pair[1].started_at);
+                let what = format!("task {}: {} began {by:?} ms before {} ended", task.id, pair[1].exec, pair[0].exec);
+                broken(Law::OneExecution, what);
+            }
+        }
+    }
+}
+
+fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
+    // The calls of each worker that were answered: when they were sent, and when answered.
+    let mut calls: HashMap<&str, Vec<(i64, i64)>> = HashMap::new();
+    let (mut named, mut ended): (HashMap<&str, i64>, HashMap<&str, i64>) = Default::default();
+    let mut meddled: HashSet<i64> = HashSet::new();
+    for line in lines {
+        match &line.fact {
+            Fact::Claimed { worker, sent, .. } => calls.entry(worker).or_default().push((*sent, line.at)),
+            Fact::Renewed { worker, sent, items } => {
+                calls.entry(worker).or_default().push((*sent, line.at));
+                for (_, exec, state) in items {
+                    named.entry(exec).or_insert(line.at);
+                    if state != "ok" {
+                        ended.entry(exec).or_insert(*sent);
+                    }
+                }
+            }
+            Fact::Reporting { exec, .. } => {
+                ended.entry(exec).or_insert(line.at);
+            }
+            Fact::Acting { id, .. } => {
+                meddled.insert(*id);
+            }
+            _ => {}
+        }
+    }
+    calls.values_mut().for_each(|calls| calls.sort_unstable());
+    let mut all: BTreeMap<i64, Vec<Seen<'_>>> = BTreeMap::new();
+    for line in lines {
+        let Fact::Claimed { worker, sent, id, exec, timeout_ms, .. } = &line.fact else { continue };
+        let mut until = sent + LEASE_MS;
+        // A worker's calls keep an execution alive once one has named it, and while nobody has cancelled it. A call counts
+        // only if it was answered before the lease could have run out: one that came late kept nothing alive.
+        if named.get(exec.as_str()).is_some_and(|at| *at <= until) && !meddled.contains(id) {
+            for (call, answered) in calls.get(worker.as_str()).into_iter().flatten() {
+                if *answered <= until {
+                    until = until.max(call + LEASE_MS);
+                }
+            }
+        }
+        if let Some(timeout_ms) = timeout_ms {
+            until = until.min(sent + timeout_ms);
+        }
+        let until = ended.get(exec.as_str()).map_or(until, |ended| until.min(*ended));
+        all.entry(*id).or_default().push(Seen { exec, given: line.at, lived_until: until });
+    }
+    all
+}

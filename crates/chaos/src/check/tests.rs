@@ -1,0 +1,177 @@
+//! The checker on small histories: a good one breaks no law, and each way of going wrong breaks its own.
+
+use super::{Final, FinalAttempt, Law, check};
+use crate::history::{Fact, Line};
+
+/// Facts, a second apart unless they say when they were sent.
+fn history(facts: Vec<(i64, Fact)>) -> Vec<Line> {
+    facts.into_iter().map(|(at, fact)| Line { at, fact }).collect()
+}
+
+fn submitting(key: &str) -> Fact {
+    Fact::Submitting { key: key.into(), tenant: "red".into(), unique: None, attempts_max: 2 }
+}
+
+fn submitted(key: &str, id: i64) -> Fact {
+    Fact::Submitted { key: key.into(), id, created: true }
+}
+
+fn claimed(exec: &str, sent: i64) -> Fact {
+    Fact::Claimed {
+        worker: format!("worker of {exec}"),
+        tenant: "red".into(),
+        sent,
+        id: 1,
+        exec: exec.into(),
+        attempt: 1,
+        of_tenant: "red".into(),
+        timeout_ms: None,
+    }
+}
+
+fn renewed(exec: &str, sent: i64) -> Fact {
+    Fact::Renewed { worker: format!("worker of {exec}"), sent, items: vec![(1, exec.into(), "ok".into())] }
+}
+
+fn reporting(exec: &str) -> Fact {
+    Fact::Reporting { id: 1, exec: exec.into(), outcome: "success".into() }
+}
+
+fn reported(exec: &str, state: &str) -> Fact {
+    Fact::Reported { id: 1, exec: exec.into(), outcome: "success".into(), state: state.into() }
+}
+
+fn attempt(exec: &str, outcome: &str, from: i64, to: i64) -> FinalAttempt {
+    FinalAttempt { round: 1, exec: exec.into(), outcome: Some(outcome.into()), started_at: from, finished_at: Some(to) }
+}
+
+/// A task that was lost once and done by its second execution.
+fn good() -> (Vec<Line>, Vec<Final>) {
+    let lines = history(vec![
+        (0, submitting("k")),
+        (10, submitted("k", 1)),
+        (1_000, claimed("first", 990)),
+        (5_000, claimed("second", 4_990)),
+        (5_100, reporting("second")),
+        (5_110, reported("second", "accepted")),
+        (6_000, reporting("first")),
+        (6_010, reported("first", "superseded")),
+    ]);
+    let task = Final {
+        id: 1,
+        tenant: "red".into(),
+        key: Some("k".into()),
+        status: "Success".into(),
+        result_of: Some("second".into()),
+        created_at: 5,
+        finished_at: Some(5_105),
+        attempts: vec![attempt("first", "lost", 995, 4_500), attempt("second", "success", 4_995, 5_105)],
+    };
+    (lines, vec![task])
+}
+
+#[track_caller]
+fn assert_broken(law: Law, lines: &[Line], tasks: &[Final]) {
+    let laws: Vec<_> = check(lines, tasks).into_iter().map(|violation| violation.law).collect();
+    assert!(laws.contains(&law), "{law:?} was not noticed, but {laws:?}");
+}
+
+#[test]
+fn a_good_history_breaks_no_law() {
+    let (lines, tasks) = good();
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
+fn an_acknowledged_task_that_is_not_there_is_noticed() {
+    let (lines, _) = good();
+    assert_broken(Law::SubmitKept, &lines, &[]);
+}
+
+#[test]
+fn an_execution_that_begins_within_the_lease_of_another_is_noticed() {
+    let (mut lines, tasks) = good();
+    // The first was named at once, and its worker called again: its lease lasts until 5,500.
+    lines.insert(3, Line { at: 1_510, fact: renewed("first", 1_500) });
+    lines.insert(4, Line { at: 2_510, fact: renewed("first", 2_500) });
+    assert_broken(Law::OneExecution, &lines, &tasks);
+}
+
+#[test]
+fn a_call_that_came_late_keeps_nothing_alive() {
+    let (mut lines, tasks) = good();
+    lines.insert(3, Line { at: 1_510, fact: renewed("first", 1_500) });
+    // Sent before the lease ended, answered long after.
+    lines.insert(5, Line { at: 5_050, fact: renewed("first", 2_500) });
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
+fn attempts_that_overlap_in_the_records_are_noticed() {
+    let (lines, mut tasks) = good();
+    tasks[0].attempts[0].finished_at = Some(4_996);
+    assert_broken(Law::OneExecution, &lines, &tasks);
+}
+
+#[test]
+fn a_superseded_result_that_took_effect_is_noticed() {
+    let (lines, mut tasks) = good();
+    tasks[0].result_of = Some("first".into());
+    assert_broken(Law::FencedOff, &lines, &tasks);
+}
+
+#[test]
+fn an_accepted_result_that_is_gone_is_noticed() {
+    let (lines, mut tasks) = good();
+    (tasks[0].status, tasks[0].result_of) = ("Failure".into(), None);
+    assert_broken(Law::ResultKept, &lines, &tasks);
+}
+
+#[test]
+fn more_attempts_than_the_maximum_are_noticed() {
+    let (lines, mut tasks) = good();
+    tasks[0].attempts.insert(0, attempt("zeroth", "error", 900, 950));
+    assert_broken(Law::AttemptsBounded, &lines, &tasks);
+}
+
+#[test]
+fn an_execution_without_a_record_is_noticed() {
+    let (lines, mut tasks) = good();
+    tasks[0].attempts.remove(0);
+    assert_broken(Law::AttemptsBounded, &lines, &tasks);
+}
+
+#[test]
+fn a_task_that_is_still_executing_is_noticed() {
+    let (lines, mut tasks) = good();
+    tasks[0].status = "Executing".into();
+    assert_broken(Law::NoneStuck, &lines, &tasks);
+}
+
+#[test]
+fn a_unique_key_that_was_live_twice_is_noticed() {
+    let unique = |key: &str| Fact::Submitting {
+        key: key.into(),
+        tenant: "red".into(),
+        unique: Some("u".into()),
+        attempts_max: 2,
+    };
+    let (mut lines, mut tasks) = good();
+    lines[0].fact = unique("k");
+    lines.push(Line { at: 5_000, fact: unique("other") });
+    let other =
+        Final { id: 2, tenant: "red".into(), key: Some("other".into()), status: "Success".into(), ..Final::default() };
+    tasks.push(Final { created_at: 5_105, finished_at: Some(5_200), ..other });
+    assert_eq!(check(&lines, &tasks), []);
+    tasks[1].created_at = 5_104;
+    assert_broken(Law::UniqueOnce, &lines, &tasks);
+}
+
+#[test]
+fn a_task_of_another_tenant_is_noticed() {
+    let (mut lines, tasks) = good();
+    if let Fact::Claimed { tenant, .. } = &mut lines[2].fact {
+        *tenant = "blue".into();
+    }
+    assert_broken(Law::TenantsApart, &lines, &tasks);
+}

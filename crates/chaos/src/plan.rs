@@ -1,0 +1,133 @@
+//! The plan: which faults come when. It follows from the seed alone, so that the same seed repeats it.
+
+use crate::proxy::Weather;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use taskwheel_store::Dialect;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// kill -9 of a server.
+    KillServer,
+    /// SIGSTOP of a server, beyond leases.
+    StopServer,
+    /// A server ends at a named point in the code.
+    KillAt(&'static str),
+    /// kill -9 of a worker.
+    KillWorker,
+    /// SIGSTOP of a worker, beyond its lease.
+    StopWorker,
+    /// kill -9 of the database, which is away for a while.
+    KillDatabase,
+    /// The database is told to stop, and started again.
+    RestartDatabase,
+    /// The link between a server and the database.
+    DatabaseLink(Weather),
+    /// The link between workers and a server.
+    WorkerLink(Weather),
+    /// A server's clock is off by an hour, or was.
+    Clock(i64),
+    /// The database finds no room on its disk.
+    DiskFull,
+    /// Others take all connections of the database.
+    DatabaseCrowd,
+    /// Others take all connections of a server.
+    ServerCrowd,
+}
+
+impl Fault {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Fault::KillServer => "kill -9 of a server".into(),
+            Fault::StopServer => "stop of a server".into(),
+            Fault::KillAt(point) => format!("end of a server at {point}"),
+            Fault::KillWorker => "kill -9 of a worker".into(),
+            Fault::StopWorker => "stop of a worker".into(),
+            Fault::KillDatabase => "kill -9 of the database".into(),
+            Fault::RestartDatabase => "restart of the database".into(),
+            Fault::DatabaseLink(weather) => format!("database link: {weather:?}"),
+            Fault::WorkerLink(weather) => format!("worker link: {weather:?}"),
+            Fault::Clock(ms) => format!("clock off by {} h", ms / HOUR_MS),
+            Fault::DiskFull => "disk full".into(),
+            Fault::DatabaseCrowd => "connections of the database taken".into(),
+            Fault::ServerCrowd => "connections of a server taken".into(),
+        }
+    }
+}
+
+/// A fault, its time from the start, which of several it hits, and how long it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) at_ms: u64,
+    pub(crate) fault: Fault,
+    pub(crate) victim: u64,
+    pub(crate) lasts_ms: u64,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+const POINTS: [&str; 4] = ["BeforeCommit", "AfterCommit", "AfterClaim", "BeforeAnswer"];
+const LINKS: [Weather; 7] =
+    [Weather::Cut, Weather::Reset, Weather::Delay, Weather::Mute, Weather::Deaf, Weather::Drip, Weather::SwallowAnswer];
+/// The first fault comes when there is something to break.
+const START_MS: u64 = 2_000;
+/// Between two faults, however long the run.
+const GAP_MS_MAX: u64 = 2_500;
+
+/// Every fault that can be made on a database.
+pub(crate) fn faults(dialect: Dialect) -> Vec<Fault> {
+    let mut faults = vec![Fault::KillServer, Fault::StopServer, Fault::KillWorker, Fault::StopWorker];
+    faults.extend(POINTS.map(Fault::KillAt));
+    faults.extend(LINKS.map(Fault::WorkerLink));
+    faults.extend([Fault::WorkerLink(Weather::Repeat), Fault::ServerCrowd, Fault::DiskFull]);
+    if dialect != Dialect::Sqlite {
+        faults.extend([Fault::KillDatabase, Fault::RestartDatabase, Fault::DatabaseCrowd]);
+        faults.extend(LINKS.map(Fault::DatabaseLink));
+        // SQLite's clock is the machine's: there a node that is off by an hour is a database that is.
+        faults.extend([Fault::Clock(HOUR_MS), Fault::Clock(-HOUR_MS)]);
+    }
+    faults
+}
+
+/// All faults in any order, again and again until the time is over; each once at least, however short the time.
+pub(crate) fn plan(seed: u64, dialect: Dialect, length_ms: u64) -> Vec<Planned> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let all = faults(dialect);
+    let gap_ms = (length_ms.saturating_sub(START_MS) / (all.len() as u64 + 1)).clamp(1, GAP_MS_MAX);
+    let (mut planned, mut at_ms) = (Vec::new(), START_MS);
+    while planned.len() < all.len() || at_ms < length_ms {
+        let mut order = all.clone();
+        order.shuffle(&mut random);
+        for fault in order {
+            let is_enough = planned.len() >= all.len() && at_ms >= length_ms;
+            if !is_enough {
+                let lasts_ms = random.random_range(500..6_000);
+                planned.push(Planned { at_ms, fault, victim: random.random(), lasts_ms });
+                at_ms += random.random_range(gap_ms / 2..=gap_ms);
+            }
+        }
+    }
+    planned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_makes_the_same_plan() {
+        assert_eq!(plan(7, Dialect::Postgres, 60_000), plan(7, Dialect::Postgres, 60_000));
+        assert_ne!(plan(7, Dialect::Postgres, 60_000), plan(8, Dialect::Postgres, 60_000));
+    }
+
+    #[test]
+    fn every_fault_has_its_turn_however_short_the_run() {
+        for (dialect, length_ms) in [(Dialect::Sqlite, 1), (Dialect::Postgres, 20_000), (Dialect::Mysql, 600_000)] {
+            let planned = plan(1, dialect, length_ms);
+            let missing = |fault: &Fault| !planned.iter().any(|one| one.fault == *fault);
+            assert_eq!(faults(dialect).into_iter().find(missing), None);
+            assert!(planned.is_sorted_by_key(|one| one.at_ms));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A network that goes wrong: a TCP proxy that cuts, resets, delays, holds back, drips, swallows an answer, or repeats a request.
+
+use anyhow::Result;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+const BUFFER_BYTES: usize = 16 * 1024;
+const DELAY: Duration = Duration::from_millis(300);
+const HELD_LOOK: Duration = Duration::from_millis(20);
+/// A request that is worth repeating: a worker's word on an execution.
+const REPEATED: &[u8] = b"POST /v1/worker/report";
+
+/// How the network is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Weather {
+    /// Nothing goes wrong.
+    #[default]
+    Fair,
+    /// Connections are closed, and new ones too.
+    Cut,
+    /// The same without a farewell.
+    Reset,
+    /// Everything takes longer.
+    Delay,
+    /// What clients say does not arrive, or later.
+    Mute,
+    /// What is answered does not arrive, or later.
+    Deaf,
+    /// One byte at a time.
+    Drip,
+    /// The next answer is swallowed, and its connection closed: what was asked is done, and nobody knows.
+    SwallowAnswer,
+    /// The last report is sent once more, by somebody else.
+    Repeat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+/// One link. It lasts as long as the process.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    server: SocketAddr,
+    weather: watch::Sender<Weather>,
+    /// The last request that is worth repeating.
+    recorded: Mutex<Vec<u8>>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(server: SocketAddr) -> Result<Arc<Proxy>> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let proxy = Arc::new(Proxy { port, server, weather: watch::Sender::default(), recorded: Mutex::default() });
+        let accepting = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(accepting.clone().carry(client));
+            }
+        });
+        Ok(proxy)
+    }
+
+    pub(crate) fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    fn is(&self, weather: Weather) -> bool {
+        *self.weather.borrow() == weather
+    }
+
+    /// Sends the last recorded request again. Says whether there was one.
+    pub(crate) async fn repeat(&self) -> bool {
+        let request = self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if request.is_empty() {
+            return false;
+        }
+        let Ok(mut server) = TcpStream::connect(self.server).await else { return false };
+        let mut answer = [0; 1_024];
+        server.write_all(&request).await.is_ok() && server.read(&mut answer).await.is_ok_and(|bytes| bytes > 0)
+    }
+
+    async fn carry(self: Arc<Self>, mut client: TcpStream) {
+        if self.is(Weather::Cut) || self.is(Weather::Reset) {
+            return;
+        }
+        let Ok(mut server) = TcpStream::connect(self.server).await else { return };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        {
+            let (from_client, to_client) = client.split();
+            let (from_server, to_server) = server.split();
+            let mut weather = self.weather.subscribe();
+            tokio::select! {
+                _ = self.pump(Direction::Up, from_client, to_server) => {}
+                _ = self.pump(Direction::Down, from_server, to_client) => {}
+                _ = weather.wait_for(|weather| matches!(weather, Weather::Cut | Weather::Reset)) => {}
+            }
+        }
+        if self.is(Weather::Reset) {
+            let _ = (client.set_zero_linger(), server.set_zero_linger());
+        }
+    }
+
+    /// Carries one way, until either side has had enough.
+    async fn pump(&self, direction: Direction, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> Option<()> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let bytes = from.read(&mut buffer).await.ok().filter(|bytes| *bytes > 0)?;
+            let said = &buffer[..bytes];
+            if direction == Direction::Up && said.starts_with(REPEATED) {
+                *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = said.to_vec();
+            }
+            let held = if direction == Direction::Up { Weather::Mute } else { Weather::Deaf };
+            while self.is(held) {
+                tokio::time::sleep(HELD_LOOK).await;
+            }
+            let weather = *self.weather.borrow();
+            match weather {
+                Weather::Delay => {
+                    tokio::time::sleep(DELAY).await;
+                    to.write_all(said).await.ok()?;
+                }
+                Weather::Drip => {
+                    for byte in said.chunks(1) {
+                        to.write_all(byte).await.ok()?;
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                Weather::SwallowAnswer if direction == Direction::Down => {
+                    self.set(Weather::Fair);
+                    return None;
+                }
+                _ => to.write_all(said).await.ok()?,
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A worker as a process of its own, so that it can be killed and stopped. It speaks the worker protocol and nothing else, and does what
+//! the payload of a task says. A lying one also reports twice, late and for others, and never shows that it is alive.
+
+use crate::api::Api;
+use crate::history::{Fact, History, now};
+use anyhow::Result;
+use clap::Args;
+use rand::RngExt;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a worker promises. Its lease lasts three times as long.
+pub(crate) const HEARTBEAT_MS: i64 = 1_000;
+pub(crate) const TYPES: [&str; 3] = ["work", "judged", "tick"];
+const AT_ONCE_MAX: usize = 16;
+const WAIT_MS: i64 = 500;
+/// A report that nobody takes is given up after so many tries.
+const REPORTS_MAX: usize = 40;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Where the servers are, with commas between them.
+    #[arg(long, value_delimiter = ',')]
+    servers: Vec<String>,
+    #[arg(long, env = "TASKWHEEL_TOKEN", hide_env_values = true)]
+    token: String,
+    /// The tenant of the token.
+    #[arg(long)]
+    tenant: String,
+    #[arg(long)]
+    name: String,
+    /// Where its facts go.
+    #[arg(long)]
+    history: PathBuf,
+    /// Whether it does what no worker should.
+    #[arg(long)]
+    lies: bool,
+}
+
+struct Worker {
+    api: Api,
+    history: History,
+    id: String,
+    args: WorkerArgs,
+    /// The executions that it has in hand, with the ids of their tasks.
+    held: Mutex<HashMap<String, i64>>,
+}
+
+pub(crate) async fn run(args: WorkerArgs) -> Result<()> {
+    let worker = Arc::new(Worker {
+        api: Api::new(args.servers.clone(), args.token.clone())?,
+        history: History::open(&args.history)?,
+        // New at each start.
+        id: format!("{}-{}", args.name, uuid::Uuid::new_v4()),
+        held: Mutex::default(),
+        args,
+    });
+    if !worker.args.lies {
+        tokio::spawn(worker.clone().renew());
+    }
+    loop {
+        let free = AT_ONCE_MAX.saturating_sub(worker.held().len());
+        if free == 0 || !worker.claim(free).await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Worker {
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<String, i64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn claim(self: &Arc<Self>, max: usize) -> bool {
+        let claim = json!({"worker_id": self.id, "host": self.args.name, "types": TYPES, "max": max, "wait_ms": WAIT_MS,
+            "heartbeat_ms": HEARTBEAT_MS});
+        let sent = now();
+        let answer = match self.api.call(Method::POST, "/v1/worker/claim", Some(&claim)).await {
+            Ok((status, answer)) if status.is_success() => answer,
+            _ => {
+                self.history.note(Fact::Unanswered { call: "claim".into() });
+                return false;
+            }
+        };
+        for task in answer["tasks"].as_array().into_iter().flatten() {
+            let text = |field: &str| task[field].as_str().unwrap_or_default().to_owned();
+            let (id, exec) = (task["id"].as_i64().unwrap_or(0), text("exec_id"));
+            self.history.note(Fact::Claimed {
+                worker: self.id.clone(),
+                tenant: self.args.tenant.clone(),
+                sent,
+                id,
+                exec: exec.clone(),
+                attempt: task["attempt"].as_u64().unwrap_or(0) as u32,
+                of_tenant: text("tenant"),
+                timeout_ms: task["timeout_ms"].as_i64().filter(|ms| *ms >= 0),
+            });
+            self.held().insert(exec.clone(), id);
+            tokio::spawn(self.clone().execute(task.clone(), id, exec));
+        }
+        true
+    }
+
+    async fn execute(self: Arc<Self>, task: Value, id: i64, exec: String) {
+        let payload = &task["payload"];
+        let ms = payload["ms"].as_u64().unwrap_or(0);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let attempt = task["attempt"].as_u64().unwrap_or(1);
+        let outcome = match payload["do"].as_str() {
+            Some("die") => std::process::abort(),
+            Some("fail_before") if attempt < payload["attempt"].as_u64().unwrap_or(0) => "error",
+            Some("release") if rand::random() => "release",
+            Some("retry") if attempt < 2 => "retry",
+            Some(outcome @ ("error" | "failure")) => outcome,
+            _ => "success",
+        };
+        if self.args.lies {
+            self.lie(id, &exec, outcome).await;
+        } else {
+            self.report(id, &exec, outcome, REPORTS_MAX).await;
+        }
+        self.held().remove(&exec);
+    }
+
+    /// One of the ways in which workers go wrong.
+    async fn lie(&self, id: i64, exec: &str, outcome: &str) {
+        let way = rand::rng().random_range(0..5);
+        match way {
+            // Late: its lease has run out.
+            0 => {
+                tokio::time::sleep(Duration::from_millis(HEARTBEAT_MS as u64 * 5)).await;
+                self.report(id, exec, outcome, REPORTS_MAX).await;
+            }
+            // For others: a task that it was not given.
+            1 => {
+                self.report(id + 1, exec, "success", 1).await;
+                self.report(id, &uuid::Uuid::now_v7().to_string(), "success", 1).await;
+            }
+            // Twice, and differently.
+            2 => {
+                self.report(id, exec, outcome, REPORTS_MAX).await;
+                self.report(id, exec, if outcome == "error" { "success" } else { "error" }, 1).await;
+            }
+            _ => {
+                self.report(id, exec, outcome, REPORTS_MAX).await;
+                self.report(id, exec, outcome, 1).await;
+            }
+        }
+    }
+
+    async fn report(&self, id: i64, exec: &str, outcome: &str, tries: usize) {
+        let (exec, outcome) = (exec.to_owned(), outcome.to_owned());
+        self.history.note(Fact::Reporting { id, exec: exec.clone(), outcome: outcome.clone() });
+        let item = json!({"id": id, "exec_id": exec, "outcome": outcome,
+            "result": (outcome == "success").then(|| json!({"exec": exec})), "error": (outcome != "success").then_some("as it was told")});
+        let report = json!({"items": [item]});
+        for _ in 0..tries {
+            match self.api.call(Method::POST, "/v1/worker/report", Some(&report)).await {
+                Ok((status, answer)) if status.is_success() => {
+                    let state = answer["items"][0]["state"].as_str().unwrap_or("none").to_owned();
+                    self.history.note(Fact::Reported { id, exec, outcome, state });
+                    return;
+                }
+                _ => self.history.note(Fact::Unanswered { call: "report".into() }),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Shows that it is alive, and names what it has in hand.
+    async fn renew(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(HEARTBEAT_MS as u64 / 2)).await;
+            let held: Vec<_> = self.held().iter().map(|(exec, id)| (exec.clone(), *id)).collect();
+            let items: Vec<_> = held.iter().map(|(exec, id)| json!({"id": id, "exec_id": exec})).collect();
+            let (renew, sent) = (json!({"worker_id": self.id, "items": items}), now());
+            match self.api.call(Method::POST, "/v1/worker/renew", Some(&renew)).await {
+                Ok((status, answer)) if status.is_success() => {
+                    let state = |place: usize| answer["items"][place]["state"].as_str().unwrap_or("none").to_owned();
+                    let named = held.into_iter().enumerate();
+                    let items = named.map(|(place, (exec, id))| (id, exec, state(place))).collect();
+                    self.history.note(Fact::Renewed { worker: self.id.clone(), sent, items });
+                }
+                _ => self.history.note(Fact::Unanswered { call: "renew".into() }),
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The harness itself: short runs that break no law, each with the faults of a fixed seed; and servers that break a rule on purpose,
+//! each of which the checker notices. A harness that has never caught anything proves nothing.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the harness, with a server built for it.
+fn chaos(arguments: &[&str]) -> Output {
+    let harness = Path::new(env!("CARGO_BIN_EXE_taskwheel-chaos"));
+    let target = harness.ancestors().nth(2).expect("a program lies in a target directory");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "taskwheel", "--bin", "taskwheel-faulty", "--features", "faults"]);
+    build.arg("--target-dir").arg(target);
+    assert!(build.status().expect("cargo starts").success(), "the server with faults is built");
+    Command::new(harness).args(arguments).output().expect("the harness starts")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[track_caller]
+fn every_law_holds(database: &str) {
+    let output = chaos(&["--database", database, "--seconds", "30", "--seed", "20260101"]);
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("every law held"), "{text}");
+}
+
+#[test]
+fn every_law_holds_on_sqlite() {
+    every_law_holds("sqlite");
+}
+
+#[test]
+fn every_law_holds_on_postgres() {
+    every_law_holds("postgres");
+}
+
+#[test]
+fn every_law_holds_on_mysql() {
+    every_law_holds("mysql");
+}
+
+/// Servers that break a rule are found to break a law.
+#[track_caller]
+fn is_noticed(rule: &str, laws: &[&str]) {
+    let output = chaos(&["--database", "sqlite", "--seconds", "6", "--calm", "--drain", "20", "--break", rule]);
+    let text = text(&output);
+    assert!(!output.status.success(), "nothing was noticed\n{text}");
+    for law in laws {
+        assert!(text.contains(&format!("\n{law}: ")), "{law} was not noticed\n{text}");
+    }
+}
+
+#[test]
+fn acknowledging_without_a_commit_is_noticed() {
+    is_noticed("Commit", &["SubmitKept"]);
+}
+
+#[test]
+fn a_result_that_is_accepted_and_not_kept_is_noticed() {
+    is_noticed("Result", &["ResultKept"]);
+}
+
+#[test]
+fn a_report_without_its_guard_is_noticed() {
+    is_noticed("Fence", &["FencedOff"]);
+}
+
+#[test]
+fn a_lease_that_ends_early_is_noticed() {
+    is_noticed("Lease", &["OneExecution"]);
+}
+
+#[test]
+fn a_lease_that_never_ends_is_noticed() {
+    is_noticed("Rescue", &["NoneStuck", "Drains"]);
+}
+
+#[test]
+fn attempts_without_a_maximum_are_noticed() {
+    is_noticed("Attempts", &["AttemptsBounded"]);
+}
+
+#[test]
+fn a_unique_key_that_is_not_looked_at_is_noticed() {
+    is_noticed("Unique", &["UniqueOnce"]);
+}
+
+#[test]
+fn a_due_time_that_fires_twice_is_noticed() {
+    is_noticed("Once", &["FiresOnce"]);
+}
+
+#[test]
+fn a_due_time_that_never_fires_is_noticed() {
+    is_noticed("Firing", &["FiresOnce"]);
+}
+
+#[test]
+fn a_claim_of_another_tenants_tasks_is_noticed() {
+    is_noticed("Tenant", &["TenantsApart"]);
+}
+
+#[test]
+fn a_task_that_is_mislaid_is_noticed() {
+    is_noticed("Place", &["InOnePlace"]);
+}

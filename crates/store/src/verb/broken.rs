@@ -1,0 +1,112 @@
+//! Rules that a build for the fault harness can be told to break, one at a time, so that the harness's checker is seen to notice. In
+//! any other build each of these hands on what it was given.
+
+use crate::session::{Attempted, Session};
+use crate::worker::{ClaimRequest, Report};
+use std::borrow::Cow;
+use taskwheel_model::NewTask;
+
+#[cfg(not(feature = "faults"))]
+mod rules {
+    use super::{Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+
+    #[inline(always)]
+    pub(in crate::verb) fn tasks(tasks: Vec<NewTask>) -> Vec<NewTask> {
+        tasks
+    }
+
+    #[inline(always)]
+    pub(in crate::verb) fn requests(requests: Vec<ClaimRequest>) -> Vec<ClaimRequest> {
+        requests
+    }
+
+    #[inline(always)]
+    pub(in crate::verb) async fn reports<'r>(
+        _: &mut dyn Session,
+        reports: &'r [Report],
+    ) -> Attempted<Cow<'r, [Report]>> {
+        Ok(Cow::Borrowed(reports))
+    }
+
+    #[inline(always)]
+    pub(in crate::verb) fn firings<T>(_: &mut Vec<T>, _: impl Fn(&T) -> T) {}
+}
+
+#[cfg(feature = "faults")]
+mod rules {
+    use super::{Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+    use crate::faults::{Rule, is_broken, now_and_then};
+    use crate::plain::plain;
+    use crate::verb::renew::load;
+    use taskwheel_model::{Outcome, State};
+
+    /// Keys that are told apart, and no maximum of attempts.
+    pub(in crate::verb) fn tasks(mut tasks: Vec<NewTask>) -> Vec<NewTask> {
+        for task in &mut tasks {
+            if is_broken(Rule::Unique) {
+                task.unique_key = task.unique_key.take().map(|key| format!("{key} {}", uuid::Uuid::new_v4()));
+            }
+            if is_broken(Rule::Attempts) {
+                task.max_attempts = Some(-1);
+            }
+        }
+        tasks
+    }
+
+    /// Any tenant's tasks, a lease that ends before its time, and one that never does.
+    pub(in crate::verb) fn requests(mut requests: Vec<ClaimRequest>) -> Vec<ClaimRequest> {
+        for request in &mut requests {
+            if is_broken(Rule::Tenant) {
+                request.tenant = None;
+            }
+            if is_broken(Rule::Lease) {
+                request.heartbeat_ms = Some(50);
+            }
+            if is_broken(Rule::Rescue) {
+                request.heartbeat_ms = Some(3_600_000);
+            }
+        }
+        requests
+    }
+
+    const MISLAY: &str = "DELETE FROM task_waiting WHERE id IN (SELECT MIN(id) FROM task_waiting)";
+
+    /// Reports that count for whatever execution there is, and successes that are taken and not kept; and a task that is mislaid.
+    pub(in crate::verb) async fn reports<'r>(
+        session: &mut dyn Session,
+        reports: &'r [Report],
+    ) -> Attempted<Cow<'r, [Report]>> {
+        let mut reports = reports.to_vec();
+        if is_broken(Rule::Fence) {
+            let records = load(session, reports.iter().map(|report| report.id)).await?;
+            for report in &mut reports {
+                if let Some(State::Executing(execution)) = records.get(&report.id).map(|record| record.life().state) {
+                    report.exec_id = execution.exec_id;
+                }
+            }
+        }
+        if is_broken(Rule::Result) {
+            for report in &mut reports {
+                if report.outcome == Outcome::Success && now_and_then() {
+                    report.outcome = Outcome::Retry;
+                }
+            }
+        }
+        if is_broken(Rule::Place) && now_and_then() {
+            session.execute(&plain(MISLAY)).await?;
+        }
+        Ok(Cow::Owned(reports))
+    }
+
+    /// Firings that come twice, and some that never come.
+    pub(in crate::verb) fn firings<T>(planned: &mut Vec<T>, again: impl Fn(&T) -> T) {
+        if is_broken(Rule::Once) {
+            planned.extend(planned.iter().map(again).collect::<Vec<_>>());
+        }
+        if is_broken(Rule::Firing) {
+            planned.retain(|_| !now_and_then());
+        }
+    }
+}
+
+pub(super) use rules::{firings, reports, requests, tasks};
