@@ -126,6 +126,37 @@ pub enum Overlap {
     Replace,
 }
 
+/// What becomes of a firing, by what still goes on of its schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It begins.
+    Begin,
+    /// It begins, and the others are cancelled.
+    Replace,
+    /// It waits for the others to end.
+    Wait,
+    /// It never begins.
+    Skip {
+        /// Why, as its record says it.
+        reason: &'static str,
+    },
+}
+
+impl Overlap {
+    /// What becomes of a firing while so many runs of its schedule go on and so many wait.
+    #[must_use]
+    pub fn admit(self, running: usize, queued: usize) -> Admission {
+        match self {
+            _ if running + queued == 0 => Admission::Begin,
+            Overlap::Allow => Admission::Begin,
+            Overlap::Skip => Admission::Skip { reason: "overlap" },
+            Overlap::Queue if queued >= limits::RUNS_QUEUED_MAX => Admission::Skip { reason: "queue_full" },
+            Overlap::Queue => Admission::Wait,
+            Overlap::Replace => Admission::Replace,
+        }
+    }
+}
+
 /// What is recorded of firings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -391,6 +422,19 @@ mod tests {
             Progress::GoesOn { start } => start,
             Progress::Ended { .. } => panic!("it has ended"),
         }
+    }
+
+    #[test]
+    fn a_firing_that_meets_another_run_is_admitted_as_the_schedule_says() {
+        for overlap in [Overlap::Allow, Overlap::Skip, Overlap::Queue, Overlap::Replace] {
+            assert_eq!(overlap.admit(0, 0), Admission::Begin);
+        }
+        assert_eq!(Overlap::Allow.admit(5, 0), Admission::Begin);
+        assert_eq!(Overlap::Skip.admit(1, 0), Admission::Skip { reason: "overlap" });
+        assert_eq!(Overlap::Replace.admit(1, 0), Admission::Replace);
+        assert_eq!(Overlap::Queue.admit(1, limits::RUNS_QUEUED_MAX - 1), Admission::Wait);
+        assert_eq!(Overlap::Queue.admit(0, 1), Admission::Wait, "nobody overtakes");
+        assert_eq!(Overlap::Queue.admit(1, limits::RUNS_QUEUED_MAX), Admission::Skip { reason: "queue_full" });
     }
 
     #[test]

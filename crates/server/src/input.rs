@@ -95,6 +95,23 @@ pub(crate) fn named(path: &str, message: &str) -> FieldError {
     FieldError::new(field, message)
 }
 
+/// The part of a path that names something; none where its bytes are no text.
+async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<String> {
+    Path::from_request_parts(parts, state).await.ok().map(|Path(text)| text)
+}
+
+/// The name of a type in a path.
+pub(crate) struct TypeName(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TypeName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<TypeName, Problem> {
+        let name = segment(parts, state).await.ok_or_else(|| Problem::field("type", "must be UTF-8"))?;
+        Ok(TypeName(name))
+    }
+}
+
 /// The id of a task in a path. What is no id names no task.
 pub(crate) struct Id(pub(crate) TaskId);
 
@@ -102,9 +119,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Id, Problem> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|error| Problem::malformed(error.body_text()))?;
+        let text = segment(parts, state).await.ok_or_else(Problem::nowhere)?;
         match text.parse::<i64>() {
             Ok(id) if id > 0 => Ok(Id(TaskId(id))),
             _ => Err(Problem::not_found(format!("there is no task {text}"))),
@@ -119,9 +134,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Number, Problem> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|error| Problem::malformed(error.body_text()))?;
+        let text = segment(parts, state).await.ok_or_else(Problem::nowhere)?;
         match text.parse::<i64>() {
             Ok(number) if number > 0 => Ok(Number(number)),
             _ => Err(Problem::not_found(format!("there is nothing with the id {text}"))),

@@ -147,7 +147,7 @@ pub fn router(engine: Arc<Engine>, spans: Spans, timezone: String) -> Router {
     let (gate, quotas) = (Gate::default(), Quotas::default());
     let app = Arc::new(App { engine, calls, document, gate, quotas, metrics, spans, timezone });
     routes
-        .fallback(async || Problem::not_found("there is nothing at this address"))
+        .fallback(async || Problem::nowhere())
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .layer(middleware::from_fn_with_state(app.clone(), enter))
         .with_state(app)

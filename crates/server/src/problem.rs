@@ -85,6 +85,10 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
+    pub(crate) fn nowhere() -> Problem {
+        Problem::not_found("there is nothing at this address")
+    }
+
     pub(crate) fn method_not_allowed() -> Problem {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this address does not take that method")
     }

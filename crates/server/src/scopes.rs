@@ -17,6 +17,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::path::ParameterIn;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+
 /// The routes of the API. One can only be added with its scope.
 pub(crate) struct Routes(OpenApiRouter<Arc<App>>);
 
@@ -28,8 +31,13 @@ impl Routes {
     /// Adds routes that whoever may do this may call, and says so in the document.
     pub(crate) fn add(self, scope: Scope, routes: UtoipaMethodRouter<Arc<App>>) -> Routes {
         let (schemas, mut paths, router) = routes;
-        if scope != Scope::Open {
-            paths.paths.iter_mut().for_each(|(path, item)| document_refusals(path, item));
+        paths.paths.values_mut().for_each(document_problems);
+        for (path, item) in &mut paths.paths {
+            if scope == Scope::Open {
+                operations(item).for_each(|operation| operation.security = Some(Vec::new()));
+            } else {
+                document_refusals(path, item);
+            }
         }
         let names = Arc::new(query_names(&paths));
         let allow = middleware::from_fn(move |request, next| allow(scope, names.clone(), request, next));
@@ -41,15 +49,38 @@ impl Routes {
     }
 }
 
+fn operations(item: &mut utoipa::openapi::PathItem) -> impl Iterator<Item = &mut utoipa::openapi::path::Operation> {
+    let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+    methods.into_iter().filter_map(Option::as_mut)
+}
+
+/// Problems have a media type of their own, which the routes need not say each time.
+fn document_problems(item: &mut utoipa::openapi::PathItem) {
+    let responses = operations(item).flat_map(|operation| operation.responses.responses.values_mut());
+    for response in responses {
+        let RefOr::T(response) = response else { continue };
+        let is_problem = |content: &RefOr<utoipa::openapi::Content>| match content {
+            RefOr::T(content) => {
+                matches!(&content.schema, Some(RefOr::Ref(shape)) if shape.ref_location.ends_with("/Problem"))
+            }
+            RefOr::Ref(_) => false,
+        };
+        if response.content.get(JSON).is_some_and(is_problem)
+            && let Some(content) = response.content.shift_remove(JSON)
+        {
+            response.content.insert(PROBLEM.to_owned(), content);
+        }
+    }
+}
+
 /// Every call but the open ones can be refused for want of a token, or by its role.
 fn document_refusals(path: &str, item: &mut utoipa::openapi::PathItem) {
     use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder};
     let (shape, media) = match path.starts_with(centre::PATH) {
-        true => ("CentreAnswer", "application/json"),
-        false => ("Problem", "application/problem+json"),
+        true => ("CentreAnswer", JSON),
+        false => ("Problem", PROBLEM),
     };
-    let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-    for operation in methods.into_iter().flatten() {
+    for operation in operations(item) {
         for (status, description) in [
             ("401", "no token, or one that is worth nothing"),
             ("403", "the token's role does not allow it"),

@@ -2,11 +2,11 @@
 
 use crate::Shared;
 use crate::access::Caller;
-use crate::input::Body;
+use crate::input::{Body, TypeName};
 use crate::problem::{Answer, Problem};
 use crate::shapes::{Retry, priority};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use taskwheel_model::{RetryPolicy, TypeSettings, field};
 use taskwheel_store::TaskType;
@@ -90,7 +90,7 @@ pub(crate) async fn list(State(app): Shared) -> Answer<Json<TypeList>> {
 /// Shows a type. One that was never configured works with the defaults, and is not found here.
 #[utoipa::path(get, path = "/v1/types/{type}", tag = "types", params(("type" = String, Path)), responses(
     (status = OK, body = TypeView), (status = NOT_FOUND, body = Problem), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn show(State(app): Shared, Path(task_type): Path<String>) -> Answer<Json<TypeView>> {
+pub(crate) async fn show(State(app): Shared, TypeName(task_type): TypeName) -> Answer<Json<TypeView>> {
     field::task_type("type", &task_type)?;
     let types = app.engine.store().types().await?;
     let found = types.into_iter().find(|one| one.task_type == task_type);
@@ -106,7 +106,7 @@ pub(crate) async fn show(State(app): Shared, Path(task_type): Path<String>) -> A
 pub(crate) async fn put(
     State(app): Shared,
     caller: Caller,
-    Path(task_type): Path<String>,
+    TypeName(task_type): TypeName,
     Body(input): Body<TypeInput>,
 ) -> Answer<Json<TypeView>> {
     let change = TypeChange { task_type, settings: Some(input.into()), paused: None };
@@ -116,7 +116,7 @@ pub(crate) async fn put(
 /// Holds back the tasks of a type.
 #[utoipa::path(post, path = "/v1/types/{type}/pause", tag = "types", params(("type" = String, Path)), responses(
     (status = OK, body = TypeView), (status = UNPROCESSABLE_ENTITY, body = Problem)))]
-pub(crate) async fn pause(State(app): Shared, caller: Caller, Path(task_type): Path<String>) -> Answer<Json<TypeView>> {
+pub(crate) async fn pause(State(app): Shared, caller: Caller, TypeName(task_type): TypeName) -> Answer<Json<TypeView>> {
     let change = TypeChange { task_type, settings: None, paused: Some(true) };
     Ok(Json(app.engine.change_type(Some(caller.actor()), change).await?.into()))
 }
@@ -127,7 +127,7 @@ pub(crate) async fn pause(State(app): Shared, caller: Caller, Path(task_type): P
 pub(crate) async fn resume(
     State(app): Shared,
     caller: Caller,
-    Path(task_type): Path<String>,
+    TypeName(task_type): TypeName,
 ) -> Answer<Json<TypeView>> {
     let change = TypeChange { task_type, settings: None, paused: Some(false) };
     Ok(Json(app.engine.change_type(Some(caller.actor()), change).await?.into()))

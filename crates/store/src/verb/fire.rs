@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use taskwheel_model::schedule::Overlap;
+use taskwheel_model::schedule::{Admission, Overlap};
 use taskwheel_model::timer::{Due, Missed};
-use taskwheel_model::{Definition, Rhythm, Time, Timer, limits};
+use taskwheel_model::{Definition, Rhythm, Time, Timer};
 
 /// A transaction begins with no more tasks than this, but for one timer that has more by itself.
 const TASKS_MAX: usize = 1_000;
@@ -221,22 +221,19 @@ impl Overlaps {
             return Fate::Start;
         }
         let live = self.living.entry(schedule_id).or_default();
-        let is_free = live.running + live.queued == 0;
-        match definition.overlap {
-            Overlap::Skip if !is_free => Fate::skip("overlap"),
-            Overlap::Queue if !is_free && live.queued >= limits::RUNS_QUEUED_MAX as i64 => Fate::skip("queue_full"),
-            Overlap::Queue if !is_free => {
+        match definition.overlap.admit(live.running, live.queued) {
+            Admission::Skip { reason } => return Fate::skip(reason),
+            Admission::Wait => {
                 live.queued += 1;
-                Fate::Queue
+                return Fate::Queue;
             }
-            overlap => {
-                if overlap == Overlap::Replace && !is_free {
-                    self.replaced.insert(schedule_id);
-                }
-                live.running += 1;
-                Fate::Start
+            Admission::Replace => {
+                self.replaced.insert(schedule_id);
             }
+            Admission::Begin => {}
         }
+        live.running += 1;
+        Fate::Start
     }
 
     /// The schedules whose runs are replaced.

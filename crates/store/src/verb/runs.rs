@@ -402,8 +402,8 @@ pub(super) async fn lock_schedules(session: &mut dyn Session, ids: &[i64]) -> At
 /// How many runs of a schedule live.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Living {
-    pub running: i64,
-    pub queued: i64,
+    pub running: usize,
+    pub queued: usize,
 }
 
 pub(super) async fn living(session: &mut dyn Session, schedules: &[i64]) -> Attempted<HashMap<i64, Living>> {
@@ -415,7 +415,8 @@ pub(super) async fn living(session: &mut dyn Session, schedules: &[i64]) -> Atte
     for mut row in session.rows(&count, &[Kind::Number, Kind::Number, Kind::Number]).await? {
         let (schedule_id, status, count) = (row.number()?, row.number()?, row.number()?);
         let live = living.entry(schedule_id).or_default();
-        *(if status == RunStatus::Queued.code() { &mut live.queued } else { &mut live.running }) = count;
+        *(if status == RunStatus::Queued.code() { &mut live.queued } else { &mut live.running }) =
+            usize::try_from(count).unwrap_or(0);
     }
     Ok(living)
 }

@@ -1,0 +1,83 @@
+//! A server in this process, on a database of its own, that answers one request after the other.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+use taskwheel_engine::{Engine, EngineOptions};
+use taskwheel_store::Options;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+/// After so many requests there is a new database, so that the last ones are answered as fast as the first.
+const REQUESTS_MAX: usize = 5_000;
+/// A claim may wait for a minute. Its caller does not.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+struct Server {
+    router: Router,
+    runtime: Runtime,
+    requests: usize,
+    _directory: TempDir,
+}
+
+thread_local! {
+    static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
+}
+
+impl Server {
+    fn start() -> Server {
+        let directory = tempfile::tempdir().expect("there is room for a database");
+        let url = format!("sqlite://{}", directory.path().join("tasks.db").display());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let router = runtime.block_on(async {
+            let store = taskwheel_store::open(Options::new(url)).await.expect("the database opens");
+            let engine = Engine::start(store, EngineOptions::default());
+            taskwheel_server::router(Arc::new(engine), taskwheel_server::Spans::default(), "UTC".to_owned())
+        });
+        Server { router, runtime, requests: 0, _directory: directory }
+    }
+}
+
+/// The status and the body of the answer to a request.
+///
+/// # Panics
+/// When the server says that it is at fault, or an error has not the shape that every error has.
+pub(crate) fn ask(request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    within(Duration::MAX, request).expect("it is waited for")
+}
+
+/// The same; none where it takes longer than its caller waits.
+pub(crate) fn ask_briefly(request: Request<Body>) -> Option<(StatusCode, Vec<u8>)> {
+    within(PATIENCE, request)
+}
+
+fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec<u8>)> {
+    let asked = format!("{} {}", request.method(), request.uri());
+    let (status, body) = SERVER.with_borrow_mut(|kept| {
+        if kept.as_ref().is_some_and(|server| server.requests >= REQUESTS_MAX) {
+            *kept = None;
+        }
+        let server = kept.get_or_insert_with(Server::start);
+        server.requests += 1;
+        server.runtime.block_on(async {
+            let answer = tokio::time::timeout(patience, server.router.clone().oneshot(request)).await.ok()?;
+            let answer = answer.expect("a router always answers");
+            let status = answer.status();
+            let body = answer.into_body().collect().await.expect("a body is there").to_bytes();
+            Some((status, body.to_vec()))
+        })
+    })?;
+    let text = String::from_utf8_lossy(&body);
+    assert!(!status.is_server_error(), "{asked} was answered {status}: {text}");
+    if status.is_client_error() {
+        let problem: serde_json::Value = serde_json::from_slice(&body).expect("an error is JSON");
+        let is_told = problem["title"].is_string() || problem["msg"].is_string();
+        assert!(is_told, "{asked} was answered {status} without a reason: {text}");
+    }
+    Some((status, body))
+}
