@@ -4,7 +4,9 @@ use super::results::{Line, Results, SystemInfo};
 use crate::common::plot::{Bar, BarChart, Group, Kind};
 
 /// File, title, and the lines with what they are called in the plot.
-pub(super) const PLOTS: [(&str, &str, &[(&str, &str)]); 6] = [
+type Plot = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+pub(super) const PLOTS: [Plot; 6] = [
     (
         "submit.svg",
         "Single submits a second, each answered when it is stored",

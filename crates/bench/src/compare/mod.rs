@@ -84,7 +84,7 @@ async fn prepare(wanted: &[&'static System]) -> (Vec<Entrant>, Vec<(&'static str
     for &system in wanted {
         match system.program().await {
             Ok(program) => {
-                entrants.push(Entrant { system, program, setting: system.drains[0], trying: false, future: None })
+                entrants.push(Entrant { system, program, setting: system.drains[0], trying: false, future: None });
             }
             Err(error) => absent.push((system.name, format!("could not be installed: {error}"))),
         }

@@ -209,7 +209,6 @@ pub(crate) const ALL: &[System] = &[
             NO_SNAPSHOT,
         ],
         driver: Driver::Python("celery_py"),
-        ..OURS
     },
     System {
         name: "beanstalkd",
