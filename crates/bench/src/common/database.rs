@@ -44,6 +44,12 @@ impl Database {
         Ok(database)
     }
 
+    /// A database that somebody else has made.
+    pub(crate) fn at(url: &str) -> Result<Database> {
+        let (server, name) = (url.to_owned(), String::new());
+        Ok(Database { dialect: Dialect::of(url)?, url: url.to_owned(), server, name })
+    }
+
     /// The database server and its version, as the store sees them.
     pub(crate) async fn version(server: &str) -> Result<String> {
         let database = Database::create(server, "version").await?;

@@ -2,7 +2,9 @@
 
 pub(crate) mod clock;
 pub(crate) mod database;
+pub(crate) mod machine;
 pub(crate) mod memory;
+pub(crate) mod plot;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod statistics;

@@ -2,14 +2,19 @@
 
 use super::settings::{Part, Settings};
 use crate::floor::Result;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// What a figure counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
+    #[serde(rename = "per_second")]
     PerSecond,
+    #[serde(rename = "ms")]
     Milliseconds,
+    #[serde(rename = "s")]
     Seconds,
+    #[serde(rename = "mb")]
     Megabytes,
 }
 
@@ -100,23 +105,14 @@ impl Row {
             Bar::Below(limit) => json!({ "below": limit }),
         });
         json!({
-            "what": self.what, "unit": self.unit.word(), "ours": self.ours, "beside": self.beside,
+            "what": self.what, "unit": self.unit, "ours": self.ours, "beside": self.beside,
             "theirs": self.theirs, "ratio": self.ratio(), "bar": bar, "reached": self.reached(),
         })
     }
 }
 
 impl Unit {
-    fn word(self) -> &'static str {
-        match self {
-            Unit::PerSecond => "per_second",
-            Unit::Milliseconds => "ms",
-            Unit::Seconds => "s",
-            Unit::Megabytes => "mb",
-        }
-    }
-
-    fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Unit::PerSecond => format!("{}/s", thousands(value)),
             Unit::Milliseconds => format!("{value:.2} ms"),

@@ -4,7 +4,7 @@
 //! installed, or fails, or takes too long, is named with the reason, and never ends a run.
 
 pub(crate) mod graphile;
-pub(crate) mod redis;
+pub(crate) mod service;
 pub(crate) mod submit;
 
 use crate::common::report::progress;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The slowest takes a few seconds for what is asked of it here, so that this long means that it hangs.
-const RUN_MAX: Duration = Duration::from_secs(120);
+/// The slowest takes two minutes for what is asked of it here, so that this long means that it hangs.
+const RUN_MAX: Duration = Duration::from_secs(300);
 
 /// A peer that is ready to run.
 pub(crate) struct Program {
@@ -26,7 +26,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Runs it to its end, and answers what it printed.
-    async fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.command[0]);
         // The processes that it started notice that it is gone, and end too.
         command.args(&self.command[1..]).args(arguments).kill_on_drop(true);
@@ -36,14 +36,43 @@ impl Program {
         }
     }
 
+    /// Runs it to its end, and answers the figures that it printed.
+    pub(crate) async fn figures(&self, arguments: &[&str]) -> Result<Value> {
+        Ok(serde_json::from_str(&self.run(arguments).await?)?)
+    }
+
     /// Runs it to its end, and answers the rate that it printed.
     async fn rate(&self, arguments: &[&str]) -> Result<f64> {
-        let figures: Value = serde_json::from_str(&self.run(arguments).await?)?;
-        Ok(figures["rate"].as_f64().ok_or("it did not say its rate")?)
+        Ok(self.figures(arguments).await?["rate"].as_f64().ok_or("it did not say its rate")?)
+    }
+
+    /// This very program, as the driver of Taskwheel.
+    pub(crate) fn ours(name: &'static str, way: &str) -> Result<Program> {
+        Ok(Program { name, command: vec![std::env::current_exe()?, "driver".into(), way.into()] })
+    }
+
+    /// A program for Python, whose folder is this one, in an environment of its own.
+    pub(crate) async fn python(name: &'static str, folder: &str) -> Result<Program> {
+        let (from, to) = (sources().join(folder), place()?.join(folder));
+        let program = Program { name, command: vec![to.join("bin/python"), from.join("driver.py")] };
+        let (wanted, installed) = (std::fs::read(from.join("requirements.txt"))?, to.join("installed.txt"));
+        if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+            return Ok(program);
+        }
+        progress(&format!("installing {name}"));
+        let mut environment = Command::new("python3");
+        environment.args(["-m", "venv"]).arg(&to);
+        run(environment).await?;
+        let mut install = Command::new(to.join("bin/pip"));
+        install.args(["install", "--quiet", "--requirement"]).arg(from.join("requirements.txt"));
+        run(install).await?;
+        // Last, so that an interrupted installation is done again.
+        std::fs::write(installed, wanted)?;
+        Ok(program)
     }
 
     /// A program for Node, whose folder is this one.
-    async fn node(name: &'static str, folder: &str) -> Result<Program> {
+    pub(crate) async fn node(name: &'static str, folder: &str) -> Result<Program> {
         // Node finds packages beside the script that wants them, so the script goes where they are installed.
         let (from, to) = (sources().join(folder), place()?.join(folder));
         std::fs::create_dir_all(&to)?;
@@ -66,7 +95,7 @@ impl Program {
     }
 
     /// A program in Rust, whose folder is this one.
-    async fn rust(name: &'static str, folder: &str, binary: &str) -> Result<Program> {
+    pub(crate) async fn rust(name: &'static str, folder: &str, binary: &str) -> Result<Program> {
         let (from, to) = (sources().join(folder), place()?.join(folder));
         progress(&format!("building {name}"));
         let mut build = Command::new("cargo");

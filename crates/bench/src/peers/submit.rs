@@ -1,6 +1,6 @@
 //! Single submits by peers: as many clients, one job a call, each answered before the next.
 
-use super::redis::Redis;
+use super::service::{Kind, Service};
 use super::{Program, graphile};
 use crate::common::database::Database;
 use crate::common::report::Row;
@@ -10,8 +10,8 @@ use taskwheel_store::Dialect;
 /// A peer that submits.
 pub(crate) struct Submitter {
     program: Program,
-    /// The server of a peer that is not on the database that is measured.
-    redis: Option<Redis>,
+    /// Is it on a Redis of its own, and not on the database that is measured?
+    redis: bool,
 }
 
 /// The peers that stand beside ours on a database. What could not be installed gets a row.
@@ -21,7 +21,7 @@ pub(crate) async fn submitters(dialect: Dialect, rows: &mut Vec<Row>) -> Vec<Sub
         Ok(submitter) => submitters.push(submitter),
         Err(error) => rows.push(Row::missing(name, format!("not run, could not be installed: {error}"))),
     };
-    let on_the_database = |program| Submitter { program, redis: None };
+    let on_the_database = |program| Submitter { program, redis: false };
     match dialect {
         Dialect::Postgres => {
             let (name, folder) = graphile::JAVASCRIPT;
@@ -39,19 +39,22 @@ pub(crate) async fn submitters(dialect: Dialect, rows: &mut Vec<Row>) -> Vec<Sub
 
 async fn bull() -> Result<Submitter> {
     let program = Program::node("BullMQ", "bullmq_js").await?;
-    Ok(Submitter { program, redis: Some(Redis::start().await?) })
+    // Installs it if need be, so that a machine where that is impossible says so at once.
+    Service::start(Kind::Redis).await?;
+    Ok(Submitter { program, redis: true })
 }
 
 impl Submitter {
     pub(crate) fn name(&self) -> String {
-        let place = if self.redis.is_some() { " on Redis, not fsynced" } else { "" };
+        let place = if self.redis { " on Redis, not fsynced" } else { "" };
         format!("{}{place}", self.program.name)
     }
 
     /// Submits a second, on a database of its own on this server.
     pub(crate) async fn rate(&self, server: &str, clients: u64, seconds: f64) -> Result<f64> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
-        if let Some(redis) = &self.redis {
+        if self.redis {
+            let redis = Service::start(Kind::Redis).await?;
             return self.program.rate(&["submit", &redis.url(), &clients, &seconds]).await;
         }
         let database = Database::create(server, "peer").await?;

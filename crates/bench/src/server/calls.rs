@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The type of the tasks that are due at once.
-pub(super) const TYPE: &str = "mail";
+pub(crate) const TYPE: &str = "mail";
 const LOAD_BATCH: u64 = 1_000;
 /// So many load side by side.
 const LOADERS: u64 = 4;
@@ -41,16 +41,16 @@ struct ReportedTask<'a> {
 
 /// Tasks in a worker's hands.
 #[derive(Default)]
-pub(super) struct Claimed {
-    pub(super) tasks: usize,
+pub(crate) struct Claimed {
+    pub(crate) tasks: usize,
     /// Those payloads that are a number.
-    pub(super) numbers: Vec<i64>,
+    pub(crate) numbers: Vec<i64>,
     /// The report that they succeeded.
     report: String,
 }
 
 /// A task with a key and a small payload, as the store's benchmark has them.
-pub(super) fn task(number: u64) -> String {
+pub(crate) fn task(number: u64) -> String {
     format!(
         "{{\"type\":\"{TYPE}\",\"key\":\"key{number}\",\
          \"payload\":{{\"order\":{number},\"note\":\"a small payload of about sixty bytes\"}}}}"
@@ -58,7 +58,7 @@ pub(super) fn task(number: u64) -> String {
 }
 
 /// A claim of a worker for tasks of a type.
-pub(super) fn claim(worker: &str, task_type: &str, max: usize, wait: Duration) -> Vec<u8> {
+pub(crate) fn claim(worker: &str, task_type: &str, max: usize, wait: Duration) -> Vec<u8> {
     format!(
         "{{\"worker_id\":\"{worker}\",\"host\":\"bench\",\"types\":[\"{task_type}\"],\"max\":{max},\"wait_ms\":{}}}",
         wait.as_millis()
@@ -67,12 +67,12 @@ pub(super) fn claim(worker: &str, task_type: &str, max: usize, wait: Duration) -
 }
 
 /// Submits one task.
-pub(super) async fn submit(connection: &mut Connection, task: &str) -> Result<()> {
+pub(crate) async fn submit(connection: &mut Connection, task: &str) -> Result<()> {
     connection.expect(201, "/v1/tasks", task.as_bytes()).await.map(drop)
 }
 
 /// Makes a claim.
-pub(super) async fn take(connection: &mut Connection, claim: &[u8]) -> Result<Claimed> {
+pub(crate) async fn take(connection: &mut Connection, claim: &[u8]) -> Result<Claimed> {
     let answer: ClaimAnswer<'_> = serde_json::from_slice(connection.expect(200, "/v1/worker/claim", claim).await?)?;
     let mut claimed = Claimed { tasks: answer.tasks.len(), ..Claimed::default() };
     claimed.report.push_str("{\"items\":[");
@@ -87,7 +87,7 @@ pub(super) async fn take(connection: &mut Connection, claim: &[u8]) -> Result<Cl
 }
 
 /// Reports success, and insists that each report counted.
-pub(super) async fn finish(connection: &mut Connection, claimed: &Claimed) -> Result<()> {
+pub(crate) async fn finish(connection: &mut Connection, claimed: &Claimed) -> Result<()> {
     let answer = connection.expect(200, "/v1/worker/report", claimed.report.as_bytes()).await?;
     let answer: ReportAnswer<'_> = serde_json::from_slice(answer)?;
     let accepted = answer.items.iter().filter(|item| item.state == "accepted").count();
@@ -98,7 +98,7 @@ pub(super) async fn finish(connection: &mut Connection, claimed: &Claimed) -> Re
 }
 
 /// Submits tasks in batches, and answers once all are acknowledged.
-pub(super) async fn load(
+pub(crate) async fn load(
     address: SocketAddr,
     tasks: u64,
     task: impl Fn(u64) -> String + Copy + Send + 'static,

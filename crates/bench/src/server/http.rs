@@ -15,7 +15,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
 /// A connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
     request: Vec<u8>,
@@ -32,21 +32,21 @@ struct Head {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> Result<Connection> {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Connection> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream, address, request: Vec::new(), answer: Vec::with_capacity(READ_BYTES) })
     }
 
     /// Asks for a path, and answers the status and the body.
-    pub(super) async fn get(&mut self, path: &str) -> Result<(u16, &[u8])> {
+    pub(crate) async fn get(&mut self, path: &str) -> Result<(u16, &[u8])> {
         self.request.clear();
         write!(self.request, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address)?;
         self.exchange().await
     }
 
     /// Posts JSON, and answers the status and the body.
-    pub(super) async fn post(&mut self, path: &str, json: &[u8]) -> Result<(u16, &[u8])> {
+    pub(crate) async fn post(&mut self, path: &str, json: &[u8]) -> Result<(u16, &[u8])> {
         self.request.clear();
         write!(
             self.request,
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Posts JSON, and insists on a status.
-    pub(super) async fn expect(&mut self, wanted: u16, path: &str, json: &[u8]) -> Result<&[u8]> {
+    pub(crate) async fn expect(&mut self, wanted: u16, path: &str, json: &[u8]) -> Result<&[u8]> {
         let (status, body) = self.post(path, json).await?;
         if status == wanted {
             return Ok(body);

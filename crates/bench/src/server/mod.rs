@@ -4,12 +4,12 @@
 //! the table. All of it runs on one thread: the machine's other cores are the server's and the database's.
 
 mod backlog;
-mod calls;
+pub(crate) mod calls;
 mod delayed;
-mod http;
+pub(crate) mod http;
 mod latency;
 pub(crate) mod memory;
-mod process;
+pub(crate) mod process;
 pub(crate) mod run;
 mod settings;
 mod start;

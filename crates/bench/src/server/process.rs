@@ -14,24 +14,29 @@ const READY_POLL: Duration = Duration::from_millis(2);
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// A server that runs. It is killed when this is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// From the start of the process until it said that it is ready.
-    pub(super) ready_after: Duration,
+    pub(crate) ready_after: Duration,
     /// Kept open, so that the server may go on printing.
     _output: BufReader<ChildStdout>,
 }
 
 impl Server {
     /// Starts one on a database, and waits until it is ready.
-    pub(super) async fn start(database: &Database) -> Result<Server> {
+    pub(crate) async fn start(database: &Database) -> Result<Server> {
+        Server::start_at(&database.url).await
+    }
+
+    /// Starts one on the database at a URL, and waits until it is ready.
+    pub(crate) async fn start_at(url: &str) -> Result<Server> {
         let program = std::env::current_exe()?.with_file_name("taskwheel");
         let clock = Instant::now();
         let mut child = Command::new(&program)
             .args(["serve", "--listen", ANY_PORT])
             // Not as an argument: it may have a password in it.
-            .env("TASKWHEEL_DATABASE", &database.url)
+            .env("TASKWHEEL_DATABASE", url)
             .env("TASKWHEEL_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -62,12 +67,12 @@ impl Server {
         matches!(connection.get("/readyz").await, Ok((200, _)))
     }
 
-    pub(super) async fn connect(&self) -> Result<Connection> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         Connection::open(self.address).await
     }
 
     /// Kills it as a power cut would, and answers the most memory that it had.
-    pub(super) fn kill(mut self) -> Result<f64> {
+    pub(crate) fn kill(mut self) -> Result<f64> {
         let peak = peak_mb(&self.child.id().to_string())?;
         self.child.kill()?;
         self.child.wait()?;

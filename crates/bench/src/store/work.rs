@@ -27,7 +27,7 @@ impl std::fmt::Display for Setting {
 }
 
 /// A task as the floor loads them too: a key and a small payload.
-pub(super) fn task(number: u64) -> NewTask {
+pub(crate) fn task(number: u64) -> NewTask {
     NewTask {
         key: Some(format!("key{number}")),
         payload: Some(format!("{{\"order\":{number},\"note\":\"a small payload of about sixty bytes\"}}")),
@@ -36,7 +36,7 @@ pub(super) fn task(number: u64) -> NewTask {
 }
 
 /// A claim of one worker for tasks of some types.
-pub(super) fn request(worker: &str, types: &[&str], max: usize) -> ClaimRequest {
+pub(crate) fn request(worker: &str, types: &[&str], max: usize) -> ClaimRequest {
     ClaimRequest {
         worker_id: worker.to_owned(),
         host: "bench".to_owned(),
@@ -104,7 +104,7 @@ pub(super) async fn claim(store: &dyn Store, worker: &str, max: usize) -> Result
 }
 
 /// Reports success, and insists that each report counted.
-pub(super) async fn finish(store: &dyn Store, claimed: &[ClaimedTask]) -> Result<()> {
+pub(crate) async fn finish(store: &dyn Store, claimed: &[ClaimedTask]) -> Result<()> {
     report(store, claimed, Outcome::Success).await
 }
 

@@ -1,58 +1,107 @@
-//! Drives apalis on PostgreSQL and prints one line of JSON.
+//! Drives apalis on PostgreSQL or SQLite by the commands of ../README.md.
 //!
 //! ```text
-//! submit URL CLIENTS SECONDS           pushes jobs one by one: {"rate": jobs per second}
+//! worker URL SETTING     what `drain` starts, one for each process
 //! ```
 
-use apalis::prelude::TaskSink;
-use apalis_postgres::{Config, PostgresStorage};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-use sqlx::postgres::PgPoolOptions;
-use std::time::{Duration, Instant};
+#[macro_use]
+mod backend;
+mod processes;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use apalis::prelude::BoxDynError;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const QUEUE: &str = "noop";
+const BULK: u64 = 1_000;
+const WARM_UP: usize = 20;
+
+static DONE: AtomicU64 = AtomicU64::new(0);
+/// When the first job ran, in microseconds since 1970; 0 before it did.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+/// The times that jobs carry, and the times that they ran.
+static RAN: Mutex<Vec<(f64, f64)>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Noop {
     id: u64,
+    /// What it is timed from, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<f64>,
 }
+
+impl Noop {
+    fn new(id: u64) -> Noop {
+        Noop { id, from: None }
+    }
+}
+
+async fn noop(job: Noop) -> std::result::Result<(), BoxDynError> {
+    if DONE.fetch_add(1, Relaxed) == 0 {
+        FIRST.store(now_micros(), Relaxed);
+    }
+    if let Some(from) = job.from {
+        RAN.lock().expect("nobody panics with it").push((from, now_ms()));
+    }
+    Ok(())
+}
+
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn now_ms() -> f64 {
+    now_micros() as f64 / 1_000.0
+}
+
+async fn postgres_pool(url: &str, connections: u32) -> Result<PgPool> {
+    Ok(PgPoolOptions::new().max_connections(connections).min_connections(connections).connect(url).await?)
+}
+
+/// As durable as the others: each commit is on disk when it is answered.
+async fn sqlite_pool(url: &str, connections: u32) -> Result<SqlitePool> {
+    let options = SqliteConnectOptions::from_str(url)?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(60));
+    // One writes at a time, whatever the number of connections.
+    Ok(SqlitePoolOptions::new().max_connections(connections.min(16)).connect_with(options).await?)
+}
+
+driver!(postgres, apalis_postgres, PostgresStorage, sqlx::PgPool, crate::postgres_pool,
+    count: "select count(*) from apalis.jobs",
+    left: "select count(*) from apalis.jobs where status <> 'Done' and run_at <= now()",
+    future: "insert into apalis.jobs (id, job_type, job, status, attempts, max_attempts, run_at, priority, metadata)
+             select 'B' || lpad(n::text, 25, '0'), 'noop', '{\"id\":0}'::bytea, 'Pending', 0, 25,
+                    now() + interval '1 day' + n * interval '1 ms', 0, ''
+             from generate_series(1, $1) as n",
+    latency: |storage: PostgresStorage<Noop>| storage.with_pubsub().poll_with_interval(std::time::Duration::from_secs(1)));
+
+driver!(sqlite, apalis_sqlite, SqliteStorage, sqlx::SqlitePool, crate::sqlite_pool,
+    count: "select count(*) from Jobs",
+    left: "select count(*) from Jobs where status <> 'Done' and run_at <= strftime('%s', 'now')",
+    future: "with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < $1)
+             insert into Jobs (id, job_type, job, status, attempts, max_attempts, run_at, priority, metadata)
+             select 'B' || printf('%025d', n), 'noop', cast('{\"id\":0}' as blob), 'Pending', 0, 25,
+                    strftime('%s', 'now') + 86400 + n / 1000, 0, ''
+             from numbers",
+    latency: |storage: SqliteStorage<Noop>| storage.poll_with_interval(std::time::Duration::from_millis(10)));
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await,
-        _ => Err("usage: submit URL CLIENTS SECONDS".into()),
-    }
-}
-
-async fn submit(url: &str, clients: u32, seconds: f64) -> Result<()> {
-    let pool = PgPoolOptions::new().max_connections(clients).min_connections(clients).connect(url).await?;
-    PostgresStorage::setup(&pool).await?;
-    let mut storage = PostgresStorage::<Noop>::new(&pool).with_config(Config::default().queue("noop"));
-    for id in 0..u64::from(clients) {
-        storage.push(Noop { id }).await?;
-    }
-    let (start, until) = (Instant::now(), Instant::now() + Duration::from_secs_f64(seconds));
-    let submitters: Vec<_> = (0..clients)
-        .map(|_| {
-            let mut storage = storage.clone();
-            tokio::spawn(async move {
-                let mut pushed = 0;
-                while Instant::now() < until {
-                    storage.push(Noop { id: pushed }).await.expect("a job is pushed");
-                    pushed += 1;
-                }
-                pushed
-            })
-        })
-        .collect();
-    let mut pushed = 0;
-    for submitter in submitters {
-        pushed += submitter.await?;
-    }
-    println!("{}", json!({ "rate": pushed as f64 / start.elapsed().as_secs_f64() }));
+    let sqlite = arguments.get(1).is_some_and(|url| url.starts_with("sqlite:"));
+    let answer = if sqlite { sqlite::run(&arguments).await? } else { postgres::run(&arguments).await? };
+    println!("{answer}");
     Ok(())
 }

@@ -1,36 +1,39 @@
-//! Drives graphile_worker and prints one line of JSON.
+//! Drives graphile_worker by the commands of ../README.md.
 //!
 //! ```text
-//! load URL JOBS                        puts no-op jobs into a fresh schema
-//! drain URL JOBS PROCESSES SETTING     works them off: {"rate": jobs per second}
-//! worker URL SETTING                   what `drain` starts, one for each process
-//! submit URL CLIENTS SECONDS           adds jobs one by one: {"rate": jobs per second}
+//! worker URL SETTING     what `drain` starts, one for each process
 //! ```
-//!
-//! The state of the table between load and drain is the caller's business. The clock starts with the first job that runs and stops
-//! when the last one is gone from the table, so that the start of processes and pools is not held against it.
+
+mod drain;
+mod timing;
 
 use graphile_worker::{
-    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerOptions,
+    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, Worker, WorkerContext, WorkerOptions,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+const BULK: u64 = 1_000;
+
 static DONE: AtomicU64 = AtomicU64::new(0);
 /// When the first job ran, in microseconds since 1970; 0 before it did.
 static FIRST: AtomicU64 = AtomicU64::new(0);
+/// The times that jobs carry, and the times that they ran.
+static RAN: Mutex<Vec<(f64, f64)>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Noop {
     id: u64,
+    /// What it is timed from, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<f64>,
 }
 
 impl TaskHandler for Noop {
@@ -39,6 +42,9 @@ impl TaskHandler for Noop {
     async fn run(self, _context: WorkerContext) -> impl IntoTaskHandlerResult {
         if DONE.fetch_add(1, Relaxed) == 0 {
             FIRST.store(now_micros(), Relaxed);
+        }
+        if let Some(from) = self.from {
+            RAN.lock().expect("nobody panics with it").push((from, now_ms()));
         }
         Ok::<(), String>(())
     }
@@ -49,124 +55,67 @@ fn now_micros() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+fn now_ms() -> f64 {
+    now_micros() as f64 / 1_000.0
+}
+
 async fn pool(url: &str, connections: u32) -> Result<PgPool> {
-    Ok(PgPoolOptions::new().max_connections(connections).min_connections(connections.min(4)).connect(url).await?)
+    Ok(PgPoolOptions::new().max_connections(connections).min_connections(connections.min(64)).connect(url).await?)
+}
+
+/// A worker that does not run yet.
+async fn worker(pool: PgPool, setting: &str) -> Result<Worker> {
+    let options = WorkerOptions::default().pg_pool(pool).define_job::<Noop>();
+    // Its defaults fetch one job at a time. The first two fetch and complete in batches, which is what makes it fast.
+    let batched = Duration::from_millis(5);
+    let options = match setting {
+        "small" => options
+            .complete_job_batch_delay(batched)
+            .concurrency(24)
+            .local_queue(LocalQueueConfig::default().with_size(500)),
+        "large" => options
+            .complete_job_batch_delay(batched)
+            .concurrency(500)
+            .poll_interval(Duration::from_millis(5))
+            .local_queue(LocalQueueConfig::default().with_size(5_000)),
+        "latency" => options.concurrency(4),
+        "delayed" => options.concurrency(4).poll_interval(Duration::from_millis(10)),
+        "submit" => options,
+        other => return Err(format!("no setting {other}").into()),
+    };
+    Ok(options.init().await?)
+}
+
+fn job(id: u64, from: Option<f64>, spec: JobSpec) -> RawJobSpec {
+    RawJobSpec { identifier: Noop::IDENTIFIER.into(), payload: json!(Noop { id, from }), spec }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["load", url, jobs] => load(url, jobs.parse()?).await,
-        ["worker", url, setting] => work(url, setting).await,
-        ["drain", url, jobs, processes, setting] => drain(url, jobs.parse()?, processes.parse()?, setting).await,
-        ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await,
-        _ => Err("usage: load URL JOBS | drain URL JOBS PROCESSES SETTING | submit URL CLIENTS SECONDS".into()),
-    }
-}
-
-async fn load(url: &str, jobs: u64) -> Result<()> {
-    let worker = WorkerOptions::default().pg_pool(pool(url, 2).await?).define_job::<Noop>().init().await?;
-    let utils = worker.create_utils();
-    for first in (0..jobs).step_by(5_000) {
-        let spec = |id| RawJobSpec {
-            identifier: Noop::IDENTIFIER.into(),
-            payload: json!(Noop { id }),
-            spec: JobSpec::default(),
-        };
-        let chunk: Vec<_> = (first..jobs.min(first + 5_000)).map(spec).collect();
-        utils.add_raw_jobs(&chunk).await?;
-    }
+    let answer = match arguments[..] {
+        ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await?,
+        ["bulk", url, seconds] => bulk(url, seconds.parse()?).await?,
+        ["load", url, jobs] => load(url, jobs.parse()?).await?,
+        ["future", url, rows] => future(url, rows.parse()?).await?,
+        ["worker", url, setting] => return drain::work(url, setting).await,
+        ["drain", url, jobs, processes, setting] => {
+            drain::drain(url, jobs.parse()?, processes.parse()?, setting).await?
+        }
+        ["latency", url, jobs] => timing::latency(url, jobs.parse()?).await?,
+        ["delayed", url, jobs, seconds] => timing::delayed(url, jobs.parse()?, seconds.parse()?).await?,
+        _ => return Err("the commands are in ../README.md".into()),
+    };
+    println!("{answer}");
     Ok(())
 }
 
-/// Works until it is killed, and answers each line it is sent with its progress.
-async fn work(url: &str, setting: &str) -> Result<()> {
-    std::thread::spawn(|| {
-        for _ in std::io::stdin().lock().lines() {
-            println!("{}", json!([DONE.load(Relaxed), FIRST.load(Relaxed)]));
-        }
-        std::process::exit(0);
-    });
-    // Its defaults fetch one job at a time. These fetch and complete in batches, which is what makes it fast.
-    let options = WorkerOptions::default()
-        .pg_pool(pool(url, 25).await?)
-        .define_job::<Noop>()
-        .complete_job_batch_delay(Duration::from_millis(5));
-    let options = match setting {
-        "small" => options.concurrency(24).local_queue(LocalQueueConfig::default().with_size(500)),
-        "large" => options
-            .concurrency(500)
-            .poll_interval(Duration::from_millis(5))
-            .local_queue(LocalQueueConfig::default().with_size(5_000)),
-        other => return Err(format!("no setting {other}").into()),
-    };
-    Ok(options.init().await?.run().await?)
-}
-
-/// A worker process.
-struct Worker {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    fn start(url: &str, setting: &str) -> Result<Worker> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", url, setting])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let answers = BufReader::new(child.stdout.take().ok_or("a worker without output")?);
-        Ok(Worker { child, answers })
-    }
-
-    /// How many jobs it has done, and when it began.
-    fn progress(&mut self) -> Result<(u64, u64)> {
-        writeln!(self.child.stdin.as_mut().ok_or("a worker without input")?, "progress")?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        Ok(serde_json::from_str(&line)?)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn left(pool: &PgPool) -> Result<i64> {
-    Ok(sqlx::query_scalar("select count(*) from graphile_worker._private_jobs").fetch_one(pool).await?)
-}
-
-async fn drain(url: &str, jobs: u64, processes: usize, setting: &str) -> Result<()> {
-    let pool = pool(url, 1).await?;
-    let mut workers = (0..processes).map(|_| Worker::start(url, setting)).collect::<Result<Vec<_>>>()?;
-    let first = loop {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let progress = workers.iter_mut().map(Worker::progress).collect::<Result<Vec<_>>>()?;
-        if progress.iter().map(|(done, _)| done).sum::<u64>() >= jobs {
-            break progress.into_iter().map(|(_, first)| first).filter(|first| *first > 0).min();
-        }
-    };
-    while left(&pool).await? > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let micros = now_micros() - first.ok_or("no job ran")?;
-    println!("{}", json!({ "rate": jobs as f64 / (micros as f64 / 1e6) }));
-    Ok(())
-}
-
-async fn submit(url: &str, clients: u32, seconds: f64) -> Result<()> {
-    let pool = PgPoolOptions::new().max_connections(clients).min_connections(clients).connect(url).await?;
-    let worker = WorkerOptions::default().pg_pool(pool).define_job::<Noop>().init().await?;
-    let utils = worker.create_utils();
+async fn submit(url: &str, clients: u32, seconds: f64) -> Result<Value> {
+    let pool = pool(url, clients).await?;
+    let utils = worker(pool.clone(), "submit").await?.create_utils();
     for id in 0..u64::from(clients) {
-        utils.add_job(Noop { id }, JobSpec::default()).await?;
+        utils.add_job(Noop { id, from: None }, JobSpec::default()).await?;
     }
     let (start, until) = (Instant::now(), Instant::now() + Duration::from_secs_f64(seconds));
     let submitters: Vec<_> = (0..clients)
@@ -175,17 +124,65 @@ async fn submit(url: &str, clients: u32, seconds: f64) -> Result<()> {
             tokio::spawn(async move {
                 let mut added = 0;
                 while Instant::now() < until {
-                    utils.add_job(Noop { id: added }, JobSpec::default()).await.expect("a job is added");
+                    utils.add_job(Noop { id: added, from: None }, JobSpec::default()).await.expect("a job is added");
                     added += 1;
                 }
                 added
             })
         })
         .collect();
-    let mut added = 0;
+    let mut done = 0;
     for submitter in submitters {
-        added += submitter.await?;
+        done += submitter.await?;
     }
-    println!("{}", json!({ "rate": added as f64 / start.elapsed().as_secs_f64() }));
-    Ok(())
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    expect(&pool, done + u64::from(clients)).await?;
+    Ok(json!({ "done": done, "rate": rate }))
+}
+
+async fn expect(pool: &PgPool, jobs: u64) -> Result<()> {
+    let stored: i64 = sqlx::query_scalar("select count(*) from graphile_worker._private_jobs").fetch_one(pool).await?;
+    if stored as u64 == jobs { Ok(()) } else { Err(format!("{jobs} jobs should be stored; {stored} are").into()) }
+}
+
+async fn bulk(url: &str, seconds: f64) -> Result<Value> {
+    let pool = pool(url, 2).await?;
+    let utils = worker(pool.clone(), "submit").await?.create_utils();
+    let batch: Vec<_> = (0..BULK).map(|id| job(id, None, JobSpec::default())).collect();
+    utils.add_raw_jobs(&batch).await?;
+    let (start, mut done) = (Instant::now(), 0);
+    while start.elapsed().as_secs_f64() < seconds {
+        utils.add_raw_jobs(&batch).await?;
+        done += BULK;
+    }
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    expect(&pool, done + BULK).await?;
+    Ok(json!({ "done": done, "rate": rate }))
+}
+
+async fn load(url: &str, jobs: u64) -> Result<Value> {
+    let utils = worker(pool(url, 2).await?, "submit").await?.create_utils();
+    for first in (0..jobs).step_by(5_000) {
+        let batch: Vec<_> = (first..jobs.min(first + 5_000)).map(|id| job(id, None, JobSpec::default())).collect();
+        utils.add_raw_jobs(&batch).await?;
+    }
+    Ok(json!({}))
+}
+
+/// By a statement, as a million take minutes by the library.
+async fn future(url: &str, rows: i64) -> Result<Value> {
+    let pool = pool(url, 2).await?;
+    let utils = worker(pool.clone(), "submit").await?.create_utils();
+    utils.add_job(Noop { id: 0, from: None }, JobSpec::default()).await?;
+    sqlx::query("delete from graphile_worker._private_jobs").execute(&pool).await?;
+    sqlx::query(
+        "insert into graphile_worker._private_jobs (task_id, payload, run_at)
+         select (select id from graphile_worker._private_tasks where identifier = 'noop'), '{\"id\": 0}',
+                now() + interval '1 day' + n * interval '1 ms'
+         from generate_series(1, $1) as n",
+    )
+    .bind(rows)
+    .execute(&pool)
+    .await?;
+    Ok(json!({}))
 }
