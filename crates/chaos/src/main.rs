@@ -55,6 +55,9 @@ struct Cli {
     /// A rule that the servers break on purpose, to see that the checker notices.
     #[arg(long = "break")]
     broken: Option<String>,
+    /// Makes only faults whose names have this in them.
+    #[arg(long)]
+    only: Option<String>,
     /// Makes no faults.
     #[arg(long)]
     calm: bool,
@@ -108,6 +111,7 @@ async fn main() -> Result<ExitCode> {
         seed: cli.seed.unwrap_or_else(rand::random),
         keep: cli.keep,
         broken: cli.broken,
+        only: cli.only,
         is_calm: cli.calm,
         drain_max: Duration::from_secs(cli.drain),
     };

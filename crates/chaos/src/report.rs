@@ -13,7 +13,8 @@ pub(crate) struct Report {
     pub(crate) dialect: Dialect,
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
-    pub(crate) is_calm: bool,
+    /// Whether all faults were to be made.
+    pub(crate) is_whole: bool,
     pub(crate) facts: usize,
     pub(crate) tasks: usize,
     /// Runs of schedules.
@@ -41,7 +42,7 @@ impl Report {
 
     /// Faults and guards that never came.
     fn unproven(&self) -> Vec<&str> {
-        if self.is_calm {
+        if !self.is_whole {
             return Vec::new();
         }
         let faults = self.faults.iter().map(|(name, count)| (name.as_str(), count));

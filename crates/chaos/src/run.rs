@@ -8,7 +8,7 @@ use crate::history;
 use crate::inject;
 use crate::load;
 use crate::own_server::OwnServer;
-use crate::plan::{Fault, faults, plan};
+use crate::plan::{Fault, POINTS, faults, plan};
 use crate::proxy::Weather;
 use crate::report::Report;
 use crate::state;
@@ -33,8 +33,18 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) keep: Option<PathBuf>,
     pub(crate) broken: Option<String>,
+    pub(crate) only: Option<String>,
     pub(crate) is_calm: bool,
     pub(crate) drain_max: Duration,
+}
+
+impl Settings {
+    /// The faults that are to be made.
+    fn faults(&self, dialect: Dialect) -> Vec<Fault> {
+        let is_wanted =
+            |fault: &Fault| !self.is_calm && self.only.as_ref().is_none_or(|only| fault.name().contains(only));
+        faults(dialect).into_iter().filter(is_wanted).collect()
+    }
 }
 
 const SCHEDULES: usize = 12;
@@ -75,11 +85,12 @@ pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report>
         }
     }
     let disk = Arc::new(disk);
-    let planned = if settings.is_calm { Vec::new() } else { plan(settings.seed, dialect, settings.seconds * 1_000) };
+    let faults = settings.faults(dialect);
+    let planned = plan(settings.seed, &faults, settings.seconds * 1_000);
     inject::all(&cluster, &disk, planned, length).await;
 
     heal(&cluster);
-    if !settings.is_calm {
+    if !faults.is_empty() {
         tokio::time::sleep(HEAL).await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -110,13 +121,13 @@ pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report>
         }
     }
     let guards = check::guards(&lines, &tasks);
-    let faults = count_faults(dialect, settings, &lines, &cluster.ended_at());
+    let faults = count(&faults, &lines, &cluster.ended_at());
     drop(store);
     Ok(Report {
         dialect,
         seed: settings.seed,
         seconds: settings.seconds,
-        is_calm: settings.is_calm,
+        is_whole: !settings.is_calm && settings.only.is_none(),
         facts: lines.len(),
         tasks: tasks.len(),
         runs,
@@ -214,24 +225,16 @@ async fn check_schedules(
 }
 
 /// How often each fault was made. Those at points in the code count when a server ended there.
-fn count_faults(
-    dialect: Dialect,
-    settings: &Settings,
-    lines: &[history::Line],
-    ended_at: &[String],
-) -> BTreeMap<String, usize> {
-    if settings.is_calm {
-        return BTreeMap::new();
-    }
-    let mut counts: BTreeMap<String, usize> = faults(dialect).into_iter().map(|fault| (fault.name(), 0)).collect();
+fn count(faults: &[Fault], lines: &[history::Line], ended_at: &[String]) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<String, usize> = faults.iter().map(|fault| (fault.name(), 0)).collect();
     for line in lines {
         if let history::Fact::Fault { name } = &line.fact {
             *counts.entry(name.clone()).or_default() += 1;
         }
     }
-    for point in ended_at {
-        let fault = faults(dialect).into_iter().find(|fault| matches!(fault, Fault::KillAt(known) if known == point));
-        *counts.entry(fault.map_or_else(|| point.clone(), Fault::name)).or_default() += 1;
+    for point in POINTS {
+        let times = ended_at.iter().filter(|ended| *ended == point).count();
+        counts.entry(Fault::KillAt(point).name()).and_modify(|count| *count += times);
     }
     counts
 }

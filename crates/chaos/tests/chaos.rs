@@ -42,6 +42,16 @@ fn every_law_holds_on_mysql() {
     every_law_holds("mysql");
 }
 
+#[test]
+fn clocks_an_hour_apart_change_nothing() {
+    for database in ["postgres", "mysql"] {
+        let output = chaos(&["--database", database, "--seconds", "12", "--only", "clock", "--seed", "3"]);
+        let text = text(&output);
+        assert!(output.status.success() && text.contains("every law held"), "{text}");
+        assert!(text.contains("| clock off by 1 h |") && text.contains("| clock off by -1 h |"), "{text}");
+    }
+}
+
 /// Servers that break a rule are found to break a law.
 #[track_caller]
 fn is_noticed(rule: &str, laws: &[&str]) {

@@ -11,6 +11,7 @@ mod bulk;
 mod cancel;
 mod claim;
 mod concurrency;
+mod crosswise;
 mod dropping;
 mod edit;
 mod expiry;

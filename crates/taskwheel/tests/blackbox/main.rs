@@ -1,5 +1,6 @@
 //! The real binary, over HTTP, with real signals, on each database.
 
+mod absence;
 mod access;
 mod affinity;
 mod centre;
