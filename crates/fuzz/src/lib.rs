@@ -28,5 +28,6 @@ pub const TARGETS: [(&str, Target); 6] = [
 /// When the input shows a fault, or there is no such target.
 pub fn run(target: &str, bytes: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(name, _)| *name == target).expect("the target is in the list");
+    server::refresh();
     target(bytes);
 }

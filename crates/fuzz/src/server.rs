@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -43,6 +43,11 @@ impl Server {
     }
 }
 
+/// Takes a new database where the old one has seen enough. Never in the middle of an input.
+pub(crate) fn refresh() {
+    SERVER.with_borrow_mut(|kept| kept.take_if(|server| server.requests >= REQUESTS_MAX));
+}
+
 /// The status and the body of the answer to a request.
 ///
 /// # Panics
@@ -58,10 +63,8 @@ pub(crate) fn ask_briefly(request: Request<Body>) -> Option<(StatusCode, Vec<u8>
 
 fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec<u8>)> {
     let asked = format!("{} {}", request.method(), request.uri());
+    let has_body = request.method() != Method::HEAD;
     let (status, body) = SERVER.with_borrow_mut(|kept| {
-        if kept.as_ref().is_some_and(|server| server.requests >= REQUESTS_MAX) {
-            *kept = None;
-        }
         let server = kept.get_or_insert_with(Server::start);
         server.requests += 1;
         server.runtime.block_on(async {
@@ -74,7 +77,7 @@ fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec
     })?;
     let text = String::from_utf8_lossy(&body);
     assert!(!status.is_server_error(), "{asked} was answered {status}: {text}");
-    if status.is_client_error() {
+    if status.is_client_error() && has_body {
         let problem: serde_json::Value = serde_json::from_slice(&body).expect("an error is JSON");
         let is_told = problem["title"].is_string() || problem["msg"].is_string();
         assert!(is_told, "{asked} was answered {status} without a reason: {text}");

@@ -41,7 +41,13 @@ pub(crate) enum Retry {
     /// The same pause each time.
     Fixed { delay_ms: i64 },
     /// A pause that grows with each error.
-    Exponential { delay_ms: i64, multiplier: f64, max_delay_ms: i64 },
+    Exponential {
+        delay_ms: i64,
+        #[schema(required = false)]
+        multiplier: f64,
+        #[schema(required = false)]
+        max_delay_ms: i64,
+    },
     /// One pause after the other; the last repeats.
     Sequence { intervals_ms: Vec<i64> },
 }
