@@ -6,13 +6,16 @@
 
 use super::ends::{self, StepEnd};
 use super::renew::{free, load, of_tenant};
+use super::schedules::IDS;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use super::{Memory, Types, runs};
+use crate::plain::{Kind, plain};
 use crate::rows::{Changes, Place, Record};
 use crate::session::{Attempted, Done, Ended, Session};
 use crate::worker::{Report, Reported};
-use std::collections::{HashMap, HashSet};
+use serde_json::json;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use taskwheel_model::{Event, ExecId, Outcome, Ran, Refusal, Status, TaskId, decide};
 
 pub(super) async fn finish(
@@ -21,6 +24,9 @@ pub(super) async fn finish(
     reports: &[Report],
     keep_success: bool,
 ) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
+    if reports.iter().any(is_success) && !reports.iter().all(is_success) {
+        lock(session, reports).await?;
+    }
     let (succeeded, mut callers, mut ran, mut steps) = succeed(session, reports, keep_success).await?;
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
     let (mut others, mut dues) = (Vec::new().into_iter(), Vec::new());
@@ -48,6 +54,18 @@ pub(super) async fn finish(
     Ok((reports.iter().map(answer).collect(), dues, ran))
 }
 
+fn is_success(report: &Report) -> bool {
+    matches!(report.outcome, Outcome::Success | Outcome::Completed)
+}
+
+/// Locks executions in the order of their ids, as every verb does, where two statements would take them in another.
+async fn lock(session: &mut dyn Session, reports: &[Report]) -> Attempted<()> {
+    let ids: BTreeSet<_> = reports.iter().map(|report| report.id).collect();
+    let ids: Vec<_> = ids.into_iter().map(|id| json!({"id": id})).collect();
+    let find = plain("SELECT r.id FROM ").rows(IDS, &ids).and(" JOIN task_running r ON r.id = n.id ORDER BY r.id");
+    session.rows(&find.lock("r"), &[Kind::Number]).await.map(drop)
+}
+
 /// Ends what was successful, and says which executions did, and whose.
 async fn succeed(
     session: &mut dyn Session,
@@ -57,7 +75,7 @@ async fn succeed(
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
-        .filter(|report| matches!(report.outcome, Outcome::Success | Outcome::Completed))
+        .filter(|report| is_success(report))
         .filter(|report| seen.insert(report.id))
         .map(|report| Done {
             id: report.id,
