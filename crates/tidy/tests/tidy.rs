@@ -66,6 +66,15 @@ fn the_model_has_no_clock() {
 }
 
 #[test]
+fn servers_read_the_clock_of_their_machine_in_one_place() {
+    // The fault harness lets it be wrong there, and nowhere else could it be.
+    let folders = ["crates/store/src/", "crates/engine/src/", "crates/server/src/"];
+    let may_not = |path: &str| folders.iter().any(|folder| path.starts_with(folder)) && !path.ends_with("/faults.rs");
+    let violations = lines_with(&rust_files(may_not), &["SystemTime::now", "Timestamp::now", "Zoned::now", "now_utc"]);
+    assert_none(&violations, "the machine's clock is read in crates/store/src/clock.rs:");
+}
+
+#[test]
 fn the_model_has_no_io_and_no_async() {
     let effects = [
         "async fn",

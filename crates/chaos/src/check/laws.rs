@@ -224,7 +224,7 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
     // The calls of each worker that were answered: when they were sent, and when answered.
     let mut calls: HashMap<&str, Vec<(i64, i64)>> = HashMap::new();
     let (mut named, mut ended): (HashMap<&str, i64>, HashMap<&str, i64>) = Default::default();
-    let mut meddled: HashSet<i64> = HashSet::new();
+    let mut meddled: HashMap<i64, i64> = HashMap::new();
     for line in lines {
         match &line.fact {
             Fact::Claimed { worker, sent, .. } => calls.entry(worker).or_default().push((*sent, line.at)),
@@ -241,7 +241,7 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
                 ended.entry(exec).or_insert(line.at);
             }
             Fact::Acting { id, .. } => {
-                meddled.insert(*id);
+                meddled.entry(*id).or_insert(line.at);
             }
             _ => {}
         }
@@ -251,9 +251,9 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
     for line in lines {
         let Fact::Claimed { worker, sent, id, exec, timeout_ms, .. } = &line.fact else { continue };
         let mut until = sent + LEASE_MS;
-        // A worker's calls keep an execution alive once one has named it, and while nobody has cancelled it. A call counts
-        // only if it was answered before the lease could have run out: one that came late kept nothing alive.
-        if named.get(exec.as_str()).is_some_and(|at| *at <= until) && !meddled.contains(id) {
+        // A worker's calls keep an execution alive once one has named it. A call counts only if it was answered before the
+        // lease could have run out: one that came late kept nothing alive.
+        if named.get(exec.as_str()).is_some_and(|at| *at <= until) {
             for (call, answered) in calls.get(worker.as_str()).into_iter().flatten() {
                 if *answered <= until {
                     until = until.max(call + LEASE_MS);
@@ -263,7 +263,10 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
         if let Some(timeout_ms) = timeout_ms {
             until = until.min(sent + timeout_ms);
         }
-        let until = ended.get(exec.as_str()).map_or(until, |ended| until.min(*ended));
+        // One that was cancelled is over when its worker hears of it, which a worker that died could not note.
+        for end in [ended.get(exec.as_str()), meddled.get(id)].into_iter().flatten() {
+            until = until.min(*end);
+        }
         all.entry(*id).or_default().push(Seen { exec, given: line.at, lived_until: until });
     }
     all

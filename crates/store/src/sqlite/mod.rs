@@ -30,7 +30,7 @@ use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use session::{Jobs, Request};
+use session::{Request, Threads};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -173,9 +173,10 @@ fn patiently<T>(work: impl Fn() -> Attempted<T>) -> Attempted<T> {
     }
 }
 
+/// What reads is dropped first, so that the writer is the last to close the file.
 struct SqliteDatabase {
-    writer: Jobs,
-    readers: Jobs,
+    readers: Threads,
+    writer: Threads,
 }
 
 #[async_trait]
@@ -187,7 +188,7 @@ impl Database for SqliteDatabase {
     }
 
     fn connections(&self) -> (usize, usize) {
-        (self.writer.max_capacity() - self.writer.capacity(), self.writer.max_capacity())
+        self.writer.jobs().map_or((0, 0), |jobs| (jobs.max_capacity() - jobs.capacity(), jobs.max_capacity()))
     }
 
     async fn transact<T, F>(&self, repeat: Repeat, work: F) -> Result<T>
@@ -216,13 +217,14 @@ impl Database for SqliteDatabase {
 }
 
 /// Hands work to a thread, and again while that can help. Once it is handed over it runs to its end, whoever goes away.
-async fn run_to_end<T, F>(jobs: &Jobs, repeat: Repeat, work: F) -> Result<T>
+async fn run_to_end<T, F>(threads: &Threads, repeat: Repeat, work: F) -> Result<T>
 where
     T: Send + 'static,
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
 {
     let work = Arc::new(work);
     let ended = || StoreError::Unavailable("the store's threads have ended".into());
+    let jobs = threads.jobs().ok_or_else(ended)?;
     let mut tries = 0;
     loop {
         tries += 1;

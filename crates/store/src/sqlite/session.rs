@@ -32,8 +32,32 @@ const JOBS_MAX: usize = 1_000;
 const GROUP_JOBS_MAX: usize = 500;
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Where jobs are handed over to a thread, or to several.
+/// Where jobs are handed over.
 pub(super) type Jobs = mpsc::Sender<Box<dyn Job>>;
+
+/// A thread that does jobs, or several. When this is dropped they do what they have, close their connections and end: the last one to
+/// close brings the journal into the file, which is then all there is.
+pub(super) struct Threads {
+    jobs: Option<Jobs>,
+    running: Vec<thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Where to hand over jobs; `None` when it is over.
+    pub(super) fn jobs(&self) -> Option<&Jobs> {
+        self.jobs.as_ref()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        for thread in self.running.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
 
 /// Work for a thread that owns a connection.
 pub(super) trait Job: Send {
@@ -98,10 +122,10 @@ where
 }
 
 /// Starts the thread that writes.
-pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Jobs> {
+pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Threads> {
     let (jobs, mut waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
     let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
-    start("taskwheel-writer", move || {
+    let writer = start("taskwheel-writer", move || {
         while let Some(first) = waiting.blocking_recv() {
             // Counted from the end of the first job: a wait for the file's lock is no reason to take fewer.
             let mut until = None;
@@ -111,29 +135,29 @@ pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Jobs
             });
         }
     })?;
-    Ok(jobs)
+    Ok(Threads { jobs: Some(jobs), running: vec![writer] })
 }
 
 /// Starts the threads that read, one for each connection.
-pub(super) fn start_readers(connections: Vec<Connection>, clock: &Clock) -> Result<Jobs> {
+pub(super) fn start_readers(connections: Vec<Connection>, clock: &Clock) -> Result<Threads> {
     let (jobs, waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
-    let waiting = Arc::new(Mutex::new(waiting));
+    let (waiting, mut running) = (Arc::new(Mutex::new(waiting)), Vec::new());
     for connection in connections {
         let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
         let waiting = waiting.clone();
         let next = move || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        start("taskwheel-reader", move || {
+        running.push(start("taskwheel-reader", move || {
             while let Some(job) = next() {
                 session.read(job);
             }
-        })?;
+        })?);
     }
-    Ok(jobs)
+    Ok(Threads { jobs: Some(jobs), running })
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(work);
-    started.map(drop).map_err(|error| StoreError::Unavailable(format!("a thread cannot be started: {error}")))
+    started.map_err(|error| StoreError::Unavailable(format!("a thread cannot be started: {error}")))
 }
 
 /// A connection, and the time at which the work on it began.

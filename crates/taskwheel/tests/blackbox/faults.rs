@@ -1,7 +1,8 @@
 //! What breaks: the server killed in the middle of calls, told to stop under load, and started where it must not be.
 
-use crate::support::{Dialect, Server, TestDatabase, claim, eventually};
+use crate::support::{Dialect, Node, Server, TestDatabase, call, claim, eventually};
 use nix::sys::signal::Signal;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -143,6 +144,23 @@ async fn a_second_server_on_one_sqlite_file_is_refused() {
     let server = Server::start(Dialect::Sqlite).await;
     let words = refused(&["serve", "--listen", "127.0.0.1:0", "--database", &server.database.url]).await;
     assert!(words.contains("another taskwheel serves"), "{words}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn after_a_stop_everything_is_in_the_one_file() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let id = server.submit(json!({"type": "mail"})).await;
+    server.signal(Signal::SIGTERM);
+    assert!(server.ended().await.success());
+    let file = server.database.url.strip_prefix("sqlite://").unwrap();
+    assert!(!std::path::Path::new(&format!("{file}-wal")).exists(), "the journal is still there");
+    let copy = tempfile::tempdir().unwrap();
+    let copied = copy.path().join("copy.db");
+    std::fs::copy(file, &copied).unwrap();
+    let other = Node::start(&format!("sqlite://{}", copied.display())).await;
+    let task = call(&server.client, &other.url, Method::GET, &format!("/v1/tasks/{id}"), None).await.ok();
+    assert_eq!(task["type"], "mail");
     server.end().await;
 }
 
