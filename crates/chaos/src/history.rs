@@ -27,6 +27,8 @@ pub(crate) enum Fact {
         of_tenant: String,
         timeout_ms: Option<i64>,
     },
+    /// A renew is about to be sent that names these executions.
+    Renewing { execs: Vec<String> },
     /// A renew was answered, for each execution that it named.
     Renewed { worker: String, sent: i64, items: Vec<(i64, String, String)> },
     /// A report is about to be sent.

@@ -177,6 +177,7 @@ impl Worker {
             tokio::time::sleep(Duration::from_millis(HEARTBEAT_MS as u64 / 2)).await;
             let held: Vec<_> = self.held().iter().map(|(exec, id)| (exec.clone(), *id)).collect();
             let items: Vec<_> = held.iter().map(|(exec, id)| json!({"id": id, "exec_id": exec})).collect();
+            self.history.note(Fact::Renewing { execs: held.iter().map(|(exec, _)| exec.clone()).collect() });
             let (renew, sent) = (json!({"worker_id": self.id, "items": items}), now());
             match self.api.call(Method::POST, "/v1/worker/renew", Some(&renew)).await {
                 Ok((status, answer)) if status.is_success() => {

@@ -224,6 +224,7 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
     // The calls of each worker that were answered: when they were sent, and when answered.
     let mut calls: HashMap<&str, Vec<(i64, i64)>> = HashMap::new();
     let (mut named, mut ended): (HashMap<&str, i64>, HashMap<&str, i64>) = Default::default();
+    let mut asked: HashMap<&str, Vec<i64>> = HashMap::new();
     let mut meddled: HashMap<i64, i64> = HashMap::new();
     for line in lines {
         match &line.fact {
@@ -235,6 +236,11 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
                     if state != "ok" {
                         ended.entry(exec).or_insert(*sent);
                     }
+                }
+            }
+            Fact::Renewing { execs } => {
+                for exec in execs {
+                    asked.entry(exec).or_default().push(line.at);
                 }
             }
             Fact::Reporting { exec, .. } => {
@@ -251,9 +257,9 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
     for line in lines {
         let Fact::Claimed { worker, sent, id, exec, timeout_ms, .. } = &line.fact else { continue };
         let mut until = sent + LEASE_MS;
-        // A worker's calls keep an execution alive once one has named it. A call counts only if it was answered before the
-        // lease could have run out: one that came late kept nothing alive.
-        if named.get(exec.as_str()).is_some_and(|at| *at <= until) {
+        // A worker's calls keep an execution alive once one has named it, and while nobody has cancelled it. A call counts
+        // only if it was answered before the lease could have run out: one that came late kept nothing alive.
+        if named.get(exec.as_str()).is_some_and(|at| *at <= until) && !meddled.contains_key(id) {
             for (call, answered) in calls.get(worker.as_str()).into_iter().flatten() {
                 if *answered <= until {
                     until = until.max(call + LEASE_MS);
@@ -263,8 +269,11 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
         if let Some(timeout_ms) = timeout_ms {
             until = until.min(sent + timeout_ms);
         }
-        // One that was cancelled is over when its worker hears of it, which a worker that died could not note.
-        for end in [ended.get(exec.as_str()), meddled.get(id)].into_iter().flatten() {
+        // One that was cancelled is over when its worker asks for it, whether or not the answer arrived.
+        let heard = meddled
+            .get(id)
+            .and_then(|cancelled| asked.get(exec.as_str()).and_then(|asked| asked.iter().find(|at| *at >= cancelled)));
+        for end in ended.get(exec.as_str()).into_iter().chain(heard) {
             until = until.min(*end);
         }
         all.entry(*id).or_default().push(Seen { exec, given: line.at, lived_until: until });

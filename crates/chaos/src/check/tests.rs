@@ -107,6 +107,17 @@ fn a_call_that_came_late_keeps_nothing_alive() {
 }
 
 #[test]
+fn a_cancelled_execution_lives_until_its_worker_asks() {
+    let (mut lines, tasks) = good();
+    lines.insert(3, Line { at: 1_100, fact: Fact::Acting { id: 1, action: "cancel".into() } });
+    // Handed out again within the lease of the first: wrong, unless its worker has asked.
+    (lines[4].at, lines[4].fact) = (2_000, claimed("second", 1_990));
+    assert_broken(Law::OneExecution, &lines, &tasks);
+    lines.insert(4, Line { at: 1_500, fact: Fact::Renewing { execs: vec!["first".into()] } });
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
 fn attempts_that_overlap_in_the_records_are_noticed() {
     let (lines, mut tasks) = good();
     tasks[0].attempts[0].finished_at = Some(4_996);
