@@ -35,7 +35,7 @@ fn is_recent(looked_at: SystemTime) -> bool {
 
 async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>) -> Result<()> {
     if inner.store.watch(is_unbroken).await? {
-        tracing::info!("nobody looked after the workers for a while; their silence counts from now on");
+        tracing::info!("no server looked after workers for a while: they have three heartbeats from now on to call");
     }
     loop {
         let rescued = inner.store.rescue().await?;

@@ -151,7 +151,7 @@ async fn may_listen(store: &dyn Store, address: SocketAddr, is_encrypted: bool) 
     if !store.has_tokens().await? {
         bail!(
             "there are no tokens yet, so the server listens on this machine alone: make one with `taskwheel tokens \
-             create --role admin`, or use --listen 127.0.0.1:{}",
+             create --role admin` and the same --database, or use --listen 127.0.0.1:{}",
             address.port()
         );
     }
