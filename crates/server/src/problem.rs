@@ -142,7 +142,9 @@ impl From<StoreError> for Problem {
             }
             StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "a call was turned away");
-                Problem::unready("the database cannot be used for now, the log says why; nothing was changed; come again in a second")
+                Problem::unready(
+                    "the database cannot be used for now, the log says why; nothing was changed; come again in a second",
+                )
             }
             StoreError::OutcomeUnknown(_) => {
                 tracing::warn!(%error, "a call was answered without knowing its outcome");
