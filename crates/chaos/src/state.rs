@@ -50,7 +50,6 @@ fn shaped(TaskDetail { task, attempts_log }: &TaskDetail) -> Final {
         key: task.key.clone(),
         status: task.status.word().to_owned(),
         result_of: result.and_then(|result| result["exec"].as_str().map(str::to_owned)),
-        created_at: task.created_at.0,
         finished_at: task.finished_at.map(|time| time.0),
         attempts: attempts.collect(),
     }

@@ -16,7 +16,7 @@ pub(super) fn check(lines: &[Line], tasks: &[Final]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut broken = |law: Law, what: String| violations.push(Violation { law, what });
     submits_kept(lines, &by_id, &mut broken);
-    unique_once(lines, tasks, &mut broken);
+    unique_once(lines, &by_id, &mut broken);
     tenants_apart(lines, tasks, &mut broken);
     results_kept(lines, &by_id, &mut broken);
     attempts_bounded(lines, tasks, &mut broken);
@@ -55,19 +55,22 @@ fn submits_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl 
     }
 }
 
-fn unique_once(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+/// A task surely lives from when its submit was acknowledged until the transaction that ended it began. When it was created is no
+/// measure: a transaction that waited for the key says when it began.
+fn unique_once(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
     /// From when to when, and which task.
     type Lives = Vec<(i64, i64, i64)>;
     let submits = submits(lines);
     let mut lives: BTreeMap<(&str, &str), Lives> = BTreeMap::new();
-    for task in tasks {
-        let submit = task.key.as_deref().and_then(|key| submits.get(key));
-        if let Some((tenant, Some(unique), _)) = submit {
+    for line in lines {
+        let Fact::Submitted { key, id, created: true } = &line.fact else { continue };
+        if let (Some((tenant, Some(unique), _)), Some(task)) = (submits.get(key.as_str()), tasks.get(id)) {
             let end = task.finished_at.unwrap_or(i64::MAX);
-            lives.entry((tenant, unique)).or_default().push((task.created_at, end, task.id));
+            lives.entry((tenant, unique)).or_default().push((line.at, end, *id));
         }
     }
     for ((tenant, unique), mut lives) in lives {
+        lives.retain(|(start, end, _)| start < end);
         lives.sort_unstable();
         for pair in lives.windows(2) {
             let ((_, end, first), (start, _, second)) = (pair[0], pair[1]);

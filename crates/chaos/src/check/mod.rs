@@ -84,7 +84,6 @@ pub(crate) struct Final {
     pub(crate) status: String,
     /// The execution that its result names.
     pub(crate) result_of: Option<String>,
-    pub(crate) created_at: i64,
     pub(crate) finished_at: Option<i64>,
     pub(crate) attempts: Vec<FinalAttempt>,
 }

@@ -63,7 +63,6 @@ fn good() -> (Vec<Line>, Vec<Final>) {
         key: Some("k".into()),
         status: "Success".into(),
         result_of: Some("second".into()),
-        created_at: 5,
         finished_at: Some(5_105),
         attempts: vec![attempt("first", "lost", 995, 4_500), attempt("second", "success", 4_995, 5_105)],
     };
@@ -169,12 +168,13 @@ fn a_unique_key_that_was_live_twice_is_noticed() {
     };
     let (mut lines, mut tasks) = good();
     lines[0].fact = unique("k");
-    lines.push(Line { at: 5_000, fact: unique("other") });
     let other =
         Final { id: 2, tenant: "red".into(), key: Some("other".into()), status: "Success".into(), ..Final::default() };
-    tasks.push(Final { created_at: 5_105, finished_at: Some(5_200), ..other });
+    tasks.push(Final { finished_at: Some(5_200), ..other });
+    lines.push(Line { at: 5_000, fact: unique("other") });
+    lines.push(Line { at: 5_105, fact: submitted("other", 2) });
     assert_eq!(check(&lines, &tasks), []);
-    tasks[1].created_at = 5_104;
+    lines.last_mut().expect("lines").at = 5_104;
     assert_broken(Law::UniqueOnce, &lines, &tasks);
 }
 
