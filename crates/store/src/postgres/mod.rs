@@ -103,9 +103,9 @@ impl Server for PgServer {
     type Beginning = ();
     type News = Grapevine;
 
-    /// The trigger sees all rows of a statement at once.
     /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long.
     const PLANS_AGE_MAX: Option<Duration> = Some(Duration::from_secs(3));
+    /// The trigger sees all rows of a statement at once.
     const INSERTED_AT_ONCE_MAX: usize = usize::MAX;
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
