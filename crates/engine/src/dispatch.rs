@@ -4,12 +4,15 @@
 //! tickets as there are tasks; a woken claim looks into the store, which alone decides who gets what. A wake-up is a hint: one
 //! too many finds nothing and waits again, one too few is made good by the next look of `due`. So losing this registry loses
 //! nothing.
+//!
+//! A task that comes while a claim sleeps is submitted with that claim: the store may then hand it over in the transaction that
+//! stores it. What is handed to a claim that has gone meanwhile is given back.
 
 use crate::Inner;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use taskwheel_model::Outcome;
+use taskwheel_model::{NewTask, Outcome};
 use taskwheel_store::Result;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report};
 use tokio::sync::{Notify, oneshot, watch};
@@ -30,25 +33,68 @@ struct Waiting {
 
 /// A claim that waits.
 struct Ticket {
-    types: Vec<String>,
-    by_category: bool,
-    /// How many tasks its claim wants.
-    max: usize,
-    woken: Notify,
-    /// For which type it was woken.
-    woken_for: Mutex<Option<String>>,
+    request: Arc<ClaimRequest>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+/// How a claim that waits stands.
+enum State {
+    /// It looks into the store.
+    Looking,
+    /// It has found nothing.
+    Asleep,
+    /// Something may be there for it, of a type.
+    Woken(String),
+    /// It was handed these.
+    Handed(Vec<ClaimedTask>),
+    /// Nobody waits any more.
+    Gone,
 }
 
 impl Ticket {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Wakes it, unless it is awake already.
     fn wake(&self, task_type: &str) -> bool {
-        let mut woken_for = self.woken_for.lock().unwrap_or_else(PoisonError::into_inner);
-        if woken_for.is_some() {
-            return false;
+        let mut state = self.state();
+        let wakes = matches!(*state, State::Looking | State::Asleep);
+        if wakes {
+            *state = State::Woken(task_type.to_owned());
+            self.changed.notify_one();
         }
-        *woken_for = Some(task_type.to_owned());
-        self.woken.notify_one();
-        true
+        wakes
+    }
+}
+
+/// A sleeping claim that is kept for a task on its way: nobody else wakes it.
+pub(crate) struct Kept(Arc<Ticket>);
+
+impl Kept {
+    /// What it asks for.
+    pub(crate) fn request(&self) -> Arc<ClaimRequest> {
+        self.0.request.clone()
+    }
+
+    /// Hands tasks to it. They come back where it has gone.
+    pub(crate) fn hand(self, tasks: Vec<ClaimedTask>) -> Vec<ClaimedTask> {
+        let mut state = self.0.state();
+        match *state {
+            State::Woken(_) if !tasks.is_empty() => {
+                *state = State::Handed(tasks);
+                Vec::new()
+            }
+            _ => tasks,
+        }
+    }
+}
+
+impl Drop for Kept {
+    /// It answers what it was handed, or looks for itself.
+    fn drop(&mut self) {
+        self.0.changed.notify_one();
     }
 }
 
@@ -60,7 +106,7 @@ impl Dispatch {
 
     /// The same for tasks that came together: wakes as many claims as want them all.
     pub(crate) fn wake_for_all(&self, task_type: &str, tasks: usize) {
-        self.wake_by(task_type, tasks, |ticket| ticket.max);
+        self.wake_by(task_type, tasks, |ticket| ticket.request.max);
     }
 
     fn wake_by(&self, task_type: &str, tasks: usize, takes: fn(&Ticket) -> usize) {
@@ -70,6 +116,20 @@ impl Dispatch {
             wake_first(tickets, task_type, &mut left, takes);
         }
         wake_first(&mut waiting.by_category, task_type, &mut left, takes);
+    }
+
+    /// Keeps a claim for a task that is about to be submitted: the one that has slept longest for its type.
+    pub(crate) fn keep(&self, task: &NewTask) -> Option<Kept> {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_for = |ticket: &&Arc<Ticket>| {
+            let ClaimRequest { tenant, creator, .. } = &*ticket.request;
+            tenant.as_ref().is_none_or(|tenant| *tenant == task.tenant)
+                && (creator.is_none() || *creator == task.creator)
+                && matches!(*ticket.state(), State::Asleep)
+        };
+        let ticket = waiting.by_type.get(&task.task_type)?.iter().find(is_for)?;
+        *ticket.state() = State::Woken(task.task_type.clone());
+        Some(Kept(ticket.clone()))
     }
 
     /// Something may have come that nobody told us of: wakes one claim of each type, and one that asks for categories.
@@ -98,20 +158,15 @@ impl Dispatch {
         waiting.by_type.is_empty() && waiting.by_category.is_empty()
     }
 
-    fn enter(&self, request: &ClaimRequest) -> Entry<'_> {
-        let ticket = Arc::new(Ticket {
-            types: request.types.clone(),
-            by_category: !request.categories.is_empty(),
-            max: request.max,
-            woken: Notify::new(),
-            woken_for: Mutex::default(),
-        });
+    fn enter(&self, request: &Arc<ClaimRequest>) -> Entry<'_> {
+        let ticket =
+            Arc::new(Ticket { request: request.clone(), state: Mutex::new(State::Looking), changed: Notify::new() });
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.claims += 1;
-        for task_type in &ticket.types {
+        for task_type in &request.types {
             waiting.by_type.entry(task_type.clone()).or_default().push_back(ticket.clone());
         }
-        if ticket.by_category {
+        if !request.categories.is_empty() {
             waiting.by_category.push_back(ticket.clone());
         }
         Entry { dispatch: self, ticket, used: false }
@@ -120,7 +175,7 @@ impl Dispatch {
     fn leave(&self, ticket: &Arc<Ticket>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.claims -= 1;
-        for task_type in &ticket.types {
+        for task_type in &ticket.request.types {
             if let Some(tickets) = waiting.by_type.get_mut(task_type) {
                 tickets.retain(|other| !Arc::ptr_eq(other, ticket));
                 if tickets.is_empty() {
@@ -128,7 +183,7 @@ impl Dispatch {
                 }
             }
         }
-        if ticket.by_category {
+        if !ticket.request.categories.is_empty() {
             waiting.by_category.retain(|other| !Arc::ptr_eq(other, ticket));
         }
     }
@@ -153,11 +208,34 @@ struct Entry<'d> {
     used: bool,
 }
 
+impl Entry<'_> {
+    /// Sleeps, unless it was woken meanwhile, until it is woken or handed something.
+    async fn sleep(&mut self) -> Vec<ClaimedTask> {
+        {
+            let mut state = self.ticket.state();
+            if let State::Looking = *state {
+                *state = State::Asleep;
+            }
+        }
+        self.ticket.changed.notified().await;
+        self.used = true;
+        self.handed()
+    }
+
+    /// What it was handed.
+    fn handed(&self) -> Vec<ClaimedTask> {
+        match &mut *self.ticket.state() {
+            State::Handed(tasks) => std::mem::take(tasks),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         self.dispatch.leave(&self.ticket);
-        let woken_for = self.ticket.woken_for.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(task_type), false) = (woken_for, self.used) {
+        let state = std::mem::replace(&mut *self.ticket.state(), State::Gone);
+        if let (State::Woken(task_type), false) = (state, self.used) {
             self.dispatch.wake(&task_type, 1);
         }
     }
@@ -173,15 +251,16 @@ pub(crate) async fn claim(
     // Every call of a worker must come within its heartbeat, so that an empty answer comes in time for the next.
     let heartbeat = request.heartbeat_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
     let until = Instant::now() + heartbeat.map_or(wait, |heartbeat| heartbeat.min(wait));
+    let request = Arc::new(request);
     loop {
         if *stopped.borrow() {
             return Ok(Vec::new());
         }
         // The ticket first, then the look: what arrives in between wakes it.
-        let mut entry = inner.dispatch.enter(&request);
-        let tasks = look(inner, request.clone()).await?;
+        let mut waiter = Waiter { inner, entry: inner.dispatch.enter(&request) };
+        let tasks = look(inner, ClaimRequest::clone(&request)).await?;
         if !tasks.is_empty() || Instant::now() >= until {
-            drop(entry);
+            drop(waiter);
             if tasks.len() == request.max {
                 // There may be more than this claim could take.
                 request.types.iter().for_each(|task_type| inner.dispatch.wake(task_type, 1));
@@ -189,9 +268,27 @@ pub(crate) async fn claim(
             return Ok(tasks);
         }
         tokio::select! {
-            () = entry.ticket.woken.notified() => entry.used = true,
+            tasks = waiter.entry.sleep() => if !tasks.is_empty() {
+                return Ok(tasks);
+            },
             () = tokio::time::sleep_until(until) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    }
+}
+
+/// A claim that waits. What it was handed and did not take is given back.
+struct Waiter<'i> {
+    inner: &'i Arc<Inner>,
+    entry: Entry<'i>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let unwanted = self.entry.handed();
+        if !unwanted.is_empty() {
+            let inner = self.inner.clone();
+            tokio::spawn(async move { give_back(&inner, unwanted).await });
         }
     }
 }
@@ -209,7 +306,8 @@ async fn look(inner: &Arc<Inner>, request: ClaimRequest) -> Result<Vec<ClaimedTa
     answered.await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
-async fn give_back(inner: &Inner, tasks: Vec<ClaimedTask>) {
+/// Gives back what nobody takes.
+pub(crate) async fn give_back(inner: &Inner, tasks: Vec<ClaimedTask>) {
     if tasks.is_empty() {
         return;
     }
@@ -223,13 +321,78 @@ async fn give_back(inner: &Inner, tasks: Vec<ClaimedTask>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taskwheel_model::{ExecId, TaskId, Time};
+    use taskwheel_store::worker::Context;
 
-    fn wants(types: &[&str]) -> ClaimRequest {
-        ClaimRequest { types: types.iter().map(ToString::to_string).collect(), max: 1, ..ClaimRequest::default() }
+    fn wants(types: &[&str]) -> Arc<ClaimRequest> {
+        let types = types.iter().map(ToString::to_string).collect();
+        Arc::new(ClaimRequest { types, max: 1, ..ClaimRequest::default() })
     }
 
     fn is_woken(entry: &Entry<'_>) -> bool {
-        entry.ticket.woken_for.lock().unwrap().is_some()
+        matches!(*entry.ticket.state(), State::Woken(_))
+    }
+
+    /// Lets a claim that found nothing sleep.
+    fn falls_asleep(entry: &Entry<'_>) {
+        *entry.ticket.state() = State::Asleep;
+    }
+
+    fn task() -> ClaimedTask {
+        ClaimedTask {
+            id: TaskId(7),
+            exec_id: ExecId::new(Time(0), [0; 10]),
+            tenant: "default".into(),
+            task_type: "mail".into(),
+            key: None,
+            payload: None,
+            category: None,
+            creator: None,
+            priority: 1,
+            run_at: Time(0),
+            round: 1,
+            attempt: 1,
+            checkpoint: None,
+            lease_until: Time(1),
+            timeout_ms: -1,
+            started_at: Time(0),
+            trace_parent: None,
+            context: Context::default(),
+        }
+    }
+
+    #[test]
+    fn only_a_claim_that_sleeps_and_wants_the_task_is_kept_for_it() {
+        let dispatch = Dispatch::default();
+        let other = ClaimRequest { tenant: Some("other".into()), ..ClaimRequest::clone(&wants(&["mail"])) };
+        let (other, looks, sleeps) =
+            (dispatch.enter(&Arc::new(other)), dispatch.enter(&wants(&["mail"])), dispatch.enter(&wants(&["mail"])));
+        falls_asleep(&other);
+        falls_asleep(&sleeps);
+        let kept = dispatch.keep(&NewTask::new("mail")).expect("one sleeps");
+        assert!(is_woken(&sleeps) && !is_woken(&other) && !is_woken(&looks));
+        assert!(dispatch.keep(&NewTask::new("mail")).is_none(), "it is kept already");
+        assert_eq!(kept.hand(vec![task()]), []);
+        assert_eq!(sleeps.handed(), [task()]);
+    }
+
+    #[test]
+    fn what_is_handed_to_a_claim_that_has_gone_comes_back() {
+        let dispatch = Dispatch::default();
+        let entry = dispatch.enter(&wants(&["mail"]));
+        falls_asleep(&entry);
+        let kept = dispatch.keep(&NewTask::new("mail")).expect("it sleeps");
+        drop(entry);
+        assert_eq!(kept.hand(vec![task()]), [task()]);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_was_kept_for_nothing_is_woken() {
+        let dispatch = Dispatch::default();
+        let mut entry = dispatch.enter(&wants(&["mail"]));
+        falls_asleep(&entry);
+        drop(dispatch.keep(&NewTask::new("mail")).expect("it sleeps"));
+        assert_eq!(entry.sleep().await, []);
     }
 
     #[test]

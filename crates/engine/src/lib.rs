@@ -23,7 +23,7 @@ mod statistics;
 
 pub use taskwheel_store as store;
 
-use dispatch::Dispatch;
+use dispatch::{Dispatch, Kept};
 use due::Due;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
 use taskwheel_store::search::Filter;
 use taskwheel_store::task::{Submitted, Task};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
-use taskwheel_store::{Result, Retention, Store, TaskType};
+use taskwheel_store::{Result, Retention, Store, StoreError, TaskType};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -162,7 +162,12 @@ impl Engine {
     }
 
     /// Stores tasks, all or none, and wakes who waits for them.
-    pub async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+    pub async fn submit(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
+        if tasks.len() == 1
+            && let Some(task) = tasks.pop()
+        {
+            return self.submit_and_show(task).await.map(|(submitted, _)| vec![submitted]);
+        }
         let arrivals: Vec<_> = tasks.iter().map(|task| (task.task_type.clone(), task.run_at)).collect();
         let submitted = self.inner.store.submit(tasks).await?;
         for ((task_type, run_at), submitted) in arrivals.into_iter().zip(&submitted) {
@@ -173,10 +178,15 @@ impl Engine {
         Ok(submitted)
     }
 
-    /// Stores a task, wakes who waits for it, and shows it; `None` where its unique key was already live.
+    /// Stores a task, hands it to who waits for it, and shows it; `None` where its unique key was already live.
     pub async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)> {
+        if self.inner.due.in_ms(task.run_at) <= 0
+            && let Some(kept) = self.inner.dispatch.keep(&task)
+        {
+            return hand_over(self.inner.clone(), task, kept).await;
+        }
         let (task_type, run_at) = (task.task_type.clone(), task.run_at);
-        let (submitted, shown) = self.inner.store.submit_and_show(task).await?;
+        let (submitted, shown, _) = self.inner.store.submit_and_show(task, None).await?;
         if submitted.created {
             self.inner.arrived(&task_type, run_at);
         }
@@ -291,6 +301,26 @@ impl Inner {
             _ => {}
         }
     }
+}
+
+/// Submits a task with a claim that waits for it, in a task of its own: when the caller goes away meanwhile, what was claimed still
+/// gets to its worker.
+async fn hand_over(inner: Arc<Inner>, task: NewTask, kept: Kept) -> Result<(Submitted, Option<Task>)> {
+    let running = tokio::spawn(async move {
+        let task_type = task.task_type.clone();
+        let (submitted, shown, claimed) = inner.store.submit_and_show(task, Some(kept.request())).await?;
+        let is_claimed = claimed.iter().any(|task| task.id == submitted.id);
+        let was_handed = !claimed.is_empty();
+        let unwanted = kept.hand(claimed);
+        if !unwanted.is_empty() {
+            let inner = inner.clone();
+            tokio::spawn(async move { dispatch::give_back(&inner, unwanted).await });
+        } else if was_handed && submitted.created && !is_claimed {
+            inner.dispatch.wake(&task_type, 1);
+        }
+        Ok((submitted, shown))
+    });
+    running.await.map_err(|error| StoreError::Database(format!("a submit ended early: {error}")))?
 }
 
 /// Sleeps, or ends early with `false` when the engine stops.

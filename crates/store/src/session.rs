@@ -13,7 +13,7 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::future::Future;
 use std::pin::Pin;
-use taskwheel_model::{ExecId, NewTask, Outcome, Status, TaskId, Time};
+use taskwheel_model::{ExecId, NewTask, Outcome, RetryPolicy, Status, TaskId, Time};
 
 /// Why a statement failed, by what can be done about it.
 #[derive(Debug)]
@@ -80,6 +80,40 @@ pub(crate) struct Insert {
     pub created_at: Time,
     /// Where it comes from, if a schedule fired it.
     pub origin: Option<Origin>,
+}
+
+impl Insert {
+    /// The task as a claim finds it right after.
+    pub(crate) fn picked(&self, id: TaskId, lane: &str) -> Picked {
+        let task = &self.task;
+        Picked {
+            id,
+            tenant: task.tenant.clone(),
+            task_type: task.task_type.clone(),
+            lane: lane.to_owned(),
+            rank: 9 - i16::from(self.priority),
+            due: self.run_at,
+            expire_at: task.expire_at,
+            round: 1,
+            attempts: 0,
+            error_count: 0,
+            checkpoint: None,
+            key: task.key.clone(),
+            payload: task.payload.clone(),
+            category: task.category.clone(),
+            creator: task.creator.clone(),
+            retry: task.retry.as_ref().map(policy),
+            max_attempts: task.max_attempts,
+            timeout_ms: task.timeout_ms,
+            trace_parent: task.trace_parent.clone(),
+            context: self.origin.as_ref().and_then(|origin| origin.context.clone()),
+        }
+    }
+}
+
+/// A policy as it is stored.
+pub(crate) fn policy(policy: &RetryPolicy) -> String {
+    serde_json::to_string(policy).expect("a policy is plain JSON")
 }
 
 /// Where a task of a run comes from.

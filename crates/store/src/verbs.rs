@@ -13,6 +13,7 @@ use crate::task::{Submitted, Task, TaskDetail};
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use async_trait::async_trait;
 use std::collections::HashMap;
+use std::sync::Arc;
 use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
@@ -22,7 +23,13 @@ pub trait Store: Access + Schedules + 'static {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>>;
 
     /// Stores a task, and shows it as it is then without reading it again; `None` where its unique key was already live.
-    async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)>;
+    ///
+    /// A claim that waits for the task may be handed what is due in the same transaction: where it got nothing, it looks itself.
+    async fn submit_and_show(
+        &self,
+        task: NewTask,
+        waits: Option<Arc<ClaimRequest>>,
+    ) -> Result<(Submitted, Option<Task>, Vec<ClaimedTask>)>;
 
     /// Stores a task for a call with an idempotency key of its tenant. The same key answers the same for 24 hours, whatever
     /// became of the task, and whatever the later call asks for.

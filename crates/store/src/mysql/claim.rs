@@ -3,7 +3,8 @@
 //! Each rank of each lane is a range of the primary key of its own, cut off at now. So neither future tasks of a high
 //! priority nor due tasks of other types are ever looked at, and `FOR UPDATE SKIP LOCKED` locks the very rows it answers.
 //!
-//! 1. A probe that locks nothing tells which ranks of which lanes have something due. Most have nothing.
+//! 0. Where few tasks wait at all, their keys are read without locks, and those that are due are locked by primary key.
+//! 1. Otherwise a probe that locks nothing tells which ranks of which lanes have something due. Most have nothing.
 //! 2. Rank by rank, rows are locked until there are enough. Where one lane alone has something due in a rank, that is one
 //!    locking read of its range. Where several have, or where another index finds the rows (a tenant's, a category's),
 //!    the earliest keys are read without locks and then locked one by one by primary key: a locking read of each range
@@ -14,8 +15,9 @@
 //! plain read does not yet. A claim that meets a task at that instant is tried again.
 
 use super::fault;
+use super::read::read_content;
 use super::rows::json;
-use crate::session::{Attempted, Fault, Pick, PickLane, Picked, Start, Starter};
+use crate::session::{Attempted, Insert, Pick, PickLane, Picked};
 use serde::{Serialize, Serializer};
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
 use sqlx::{QueryBuilder, Row};
@@ -32,16 +34,19 @@ const RANGES_MAX: usize = 100;
 /// How much further than it wants to take a claim looks for rows of other tenants.
 const OWN_RANGE_FACTOR: usize = 4;
 const BY_PRIMARY_KEY: &str = " FROM task_waiting w FORCE INDEX (PRIMARY) WHERE ";
+/// So many lanes with less than so many tasks each are few.
+const FEW_LANES_MAX: usize = 4;
+const FEW_MAX: usize = 16;
 /// Fewest keys to read of each of several ranges.
 const KEYS_MIN: usize = 8;
 
 /// The primary key of a waiting task. As JSON it is an array, which `JSON_TABLE` reads faster than an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    lane: String,
-    rank: i16,
-    due: i64,
-    id: i64,
+    pub(super) lane: String,
+    pub(super) rank: i16,
+    pub(super) due: i64,
+    pub(super) id: i64,
 }
 
 impl Serialize for Key {
@@ -93,9 +98,18 @@ struct Claim<'a> {
     whole_lanes: Vec<&'a str>,
 }
 
-pub(super) async fn pick(connection: &mut MySqlConnection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
+/// Picks tasks; `inserted` are some that this very transaction inserted.
+pub(super) async fn pick(
+    connection: &mut MySqlConnection,
+    pick: &Pick,
+    inserted: &HashMap<TaskId, Insert>,
+    now: Time,
+) -> Attempted<Vec<Picked>> {
     let whole_lanes = pick.lanes.iter().filter(|lane| !lane.plain_only).map(|lane| lane.lane.as_str()).collect();
     let mut claim = Claim { connection, pick, now, whole_lanes };
+    if let Some(keys) = claim.few().await? {
+        return claim.lock_few(keys, inserted).await;
+    }
     let mut picked = Vec::new();
     for (rank, sources) in claim.probe().await?.into_iter().enumerate() {
         let wanted = pick.max - picked.len();
@@ -115,6 +129,59 @@ pub(super) async fn pick(connection: &mut MySqlConnection, pick: &Pick, now: Tim
 }
 
 impl<'a> Claim<'a> {
+    /// The keys of what is due, in order, where few tasks wait in few lanes and all of them are wanted.
+    async fn few(&mut self) -> Attempted<Option<Vec<Key>>> {
+        let Pick { creator, lanes, categories, .. } = self.pick;
+        let is_plain = |lane: &PickLane| !lane.plain_only && lane.marks == [i64::MIN; RANKS];
+        let are_few = (1..=FEW_LANES_MAX).contains(&lanes.len());
+        if !are_few || creator.is_some() || !categories.is_empty() || !lanes.iter().all(is_plain) {
+            return Ok(None);
+        }
+        let mut query = QueryBuilder::new("");
+        for (place, lane) in lanes.iter().enumerate() {
+            query.push(if place == 0 { "(" } else { " UNION ALL (" }).push("SELECT w.lane, w.due, w.id, w.`rank`");
+            self.push_index(&mut query, Source::Lane(lane));
+            query.push("w.lane = ").push_bind(&lane.lane);
+            query.push(format!(" ORDER BY w.`rank`, w.due, w.id LIMIT {FEW_MAX})"));
+        }
+        let mut keys = Vec::new();
+        for row in query.build().fetch_all(&mut *self.connection).await.map_err(fault)? {
+            let rank = row.try_get(3).map_err(fault)?;
+            keys.push(key(&row, rank).map_err(fault)?);
+        }
+        if lanes.iter().any(|lane| keys.iter().filter(|key| key.lane == lane.lane).count() == FEW_MAX) {
+            return Ok(None);
+        }
+        keys.retain(|key| key.due <= self.now.0);
+        keys.sort_unstable_by_key(|key| (key.rank, key.due, key.id));
+        Ok(Some(keys))
+    }
+
+    /// Locks the first of these that nobody else has locked. What this transaction inserted is locked and known already.
+    async fn lock_few(&mut self, mut keys: Vec<Key>, inserted: &HashMap<TaskId, Insert>) -> Attempted<Vec<Picked>> {
+        let max = self.pick.max;
+        let own = |key: &Key| Some(inserted.get(&TaskId(key.id))?.picked(TaskId(key.id), &key.lane));
+        if let Some(own) = keys.iter().take(max).map(own).collect() {
+            return Ok(own);
+        }
+        let mut locked = Vec::new();
+        while locked.len() < max && !keys.is_empty() {
+            let rest = keys.split_off(keys.len().min(max - locked.len()));
+            locked.extend(self.lock(&keys).await?);
+            keys = rest;
+        }
+        locked.sort_unstable_by_key(|task| (task.rank, task.due, task.id));
+        read_content(self.connection, &mut locked).await?;
+        Ok(locked)
+    }
+
+    /// Locks tasks, except those that others have locked.
+    async fn lock(&mut self, keys: &[Key]) -> Attempted<Vec<Picked>> {
+        const LOCK: &str = concat!(columns!(), " FROM ", keys_join_waiting!(), " FOR UPDATE SKIP LOCKED");
+        let rows = sqlx::query(LOCK).bind(json(&keys)).fetch_all(&mut *self.connection).await.map_err(fault)?;
+        rows.iter().map(|row| picked(row).map_err(fault)).collect()
+    }
+
     /// By rank, the sources that have something due.
     async fn probe(&mut self) -> Attempted<[Vec<Source<'a>>; RANKS]> {
         let lanes: Vec<_> = self.pick.lanes.iter().map(Source::Lane).collect();
@@ -240,11 +307,7 @@ impl<'a> Claim<'a> {
             let keys = self.earliest(sources, rank, after, each_max.min(missing), missing).await?;
             let Some(last) = keys.last() else { return Ok(locked) };
             after = Some((last.due, last.id));
-            const LOCK: &str = concat!(columns!(), " FROM ", keys_join_waiting!(), " FOR UPDATE SKIP LOCKED");
-            let rows = sqlx::query(LOCK).bind(json(&keys)).fetch_all(&mut *self.connection).await.map_err(fault)?;
-            for row in &rows {
-                locked.push(picked(row).map_err(fault)?);
-            }
+            locked.extend(self.lock(&keys).await?);
             if locked.len() == wanted {
                 return Ok(locked);
             }
@@ -269,7 +332,7 @@ impl<'a> Claim<'a> {
             let mut query = QueryBuilder::new("");
             for (place, source) in sources.iter().enumerate() {
                 query.push(if place == 0 { "(" } else { " UNION ALL (" });
-                query.push(format!("SELECT {place}, w.lane, w.due, w.id"));
+                query.push(format!("SELECT w.lane, w.due, w.id, {place}"));
                 self.push_range(&mut query, *source, rank, after);
                 self.push_filter(&mut query, *source);
                 query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(each_max as i64).push(")");
@@ -277,8 +340,8 @@ impl<'a> Claim<'a> {
             let rows = query.build().persistent(false).fetch_all(&mut *self.connection).await.map_err(fault)?;
             let mut ends = vec![(0, (i64::MIN, i64::MIN)); sources.len()];
             for row in &rows {
-                let key = key(row, rank).map_err(fault)?;
-                let (count, last) = &mut ends[row.try_get::<i64, _>(0).map_err(fault)? as usize];
+                let key = key(row, rank as i16).map_err(fault)?;
+                let (count, last) = &mut ends[row.try_get::<i64, _>(3).map_err(fault)? as usize];
                 (*count, *last) = (*count + 1, (*last).max((key.due, key.id)));
                 keys.push(key);
             }
@@ -375,8 +438,8 @@ fn push_none_of<'n>(query: &mut QueryBuilder<MySql>, column: &str, names: impl I
     query.push(")");
 }
 
-fn key(row: &MySqlRow, rank: usize) -> sqlx::Result<Key> {
-    Ok(Key { lane: row.try_get(1)?, rank: rank as i16, due: row.try_get(2)?, id: row.try_get(3)? })
+fn key(row: &MySqlRow, rank: i16) -> sqlx::Result<Key> {
+    Ok(Key { lane: row.try_get(0)?, rank, due: row.try_get(1)?, id: row.try_get(2)? })
 }
 
 fn picked(row: &MySqlRow) -> sqlx::Result<Picked> {
@@ -402,89 +465,6 @@ fn picked(row: &MySqlRow) -> sqlx::Result<Picked> {
         trace_parent: None,
         context: None,
     })
-}
-
-const CONTENT: &str = "
-SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms, t.trace_parent, t.context
-FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) n STRAIGHT_JOIN task t FORCE INDEX (PRIMARY) ON t.id = n.id";
-
-/// Fills in what `task` says about picked tasks.
-async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -> Attempted<()> {
-    if picked.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<_> = picked.iter().map(|task| task.id).collect();
-    let rows = sqlx::query(CONTENT).bind(json(&ids)).fetch_all(connection).await.map_err(fault)?;
-    let mut places: HashMap<_, _> = picked.iter_mut().map(|task| (task.id, task)).collect();
-    for row in &rows {
-        if let Some(task) = places.remove(&TaskId(row.try_get(0).map_err(fault)?)) {
-            task.key = row.try_get(1).map_err(fault)?;
-            task.payload = row.try_get(2).map_err(fault)?;
-            task.retry = row.try_get(3).map_err(fault)?;
-            task.max_attempts = row.try_get(4).map_err(fault)?;
-            task.timeout_ms = row.try_get(5).map_err(fault)?;
-            task.trace_parent = row.try_get(6).map_err(fault)?;
-            task.context = row.try_get(7).map_err(fault)?;
-        }
-    }
-    match places.keys().next() {
-        Some(id) => Err(Fault::Again(format!("task {id} waits, and is not seen in the table of tasks"))),
-        None => Ok(()),
-    }
-}
-
-const ENTER_RUNNING: &str = "
-INSERT INTO task_running (id, tenant, type, `rank`, due, status, round, attempts, error_count, error_info, checkpoint,
-                          progress, result, expire_at, category, creator, unique_key, run_id, affinity, exec_id, worker_id,
-                          host,
-                          started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
-SELECT w.id, w.tenant, w.type, w.`rank`, w.due, 2, w.round, w.attempts + 1, w.error_count, w.error_info, w.checkpoint,
-       w.progress, w.result, w.expire_at, w.category, w.creator, w.unique_key, w.run_id, w.affinity, n.exec_id, ?, ?,
-       GREATEST(?, w.updated_at), n.deadline, ?, 0, n.lease_until, n.check_at, ?
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lane VARCHAR(265) PATH '$[0]', `rank` SMALLINT PATH '$[1]', due BIGINT PATH '$[2]',
-  id BIGINT PATH '$[3]', exec_id CHAR(36) PATH '$[4]', deadline BIGINT PATH '$[5]', lease_until BIGINT PATH '$[6]',
-  check_at BIGINT PATH '$[7]')) n
-STRAIGHT_JOIN task_waiting w FORCE INDEX (PRIMARY)
-ON w.lane = n.lane AND w.`rank` = n.`rank` AND w.due = n.due AND w.id = n.id";
-pub(super) const LEAVE_WAITING: &str = concat!("DELETE w FROM ", keys_join_waiting!());
-
-type StartRow<'a> = (&'a str, i16, i64, i64, ExecId, Option<Time>, Option<Time>, Time);
-
-fn start_row<'a>(key: &'a Key, start: &Start) -> StartRow<'a> {
-    let Start { exec_id, deadline, lease_until, check_at, .. } = *start;
-    (&key.lane, key.rank, key.due, key.id, exec_id, deadline, lease_until, check_at)
-}
-
-/// Moves picked tasks from those that wait to those that run. They are locked, so each must be there.
-pub(super) async fn start(
-    connection: &mut MySqlConnection,
-    starter: &Starter,
-    starts: &[Start],
-    keys: &HashMap<TaskId, Key>,
-    now: Time,
-) -> Attempted<()> {
-    let wanted = starts.len() as u64;
-    let mut starts: Vec<_> = starts.iter().filter_map(|start| Some((keys.get(&start.id)?, start))).collect();
-    starts.sort_unstable_by_key(|(key, _)| key.id);
-    let rows: Vec<_> = starts.iter().map(|(key, start)| start_row(key, start)).collect();
-    let started = sqlx::query(ENTER_RUNNING)
-        .bind(&starter.worker_id)
-        .bind(&starter.host)
-        .bind(now.0)
-        .bind(starter.heartbeat_ms)
-        .bind(now.0)
-        .bind(json(&rows))
-        .execute(&mut *connection)
-        .await
-        .map_err(fault)?
-        .rows_affected();
-    let keys: Vec<_> = starts.iter().map(|(key, _)| key).collect();
-    let left = sqlx::query(LEAVE_WAITING).bind(json(&keys)).execute(connection).await.map_err(fault)?.rows_affected();
-    if (started, left) != (wanted, wanted) {
-        let message = format!("{wanted} locked tasks were to start, {started} did and {left} stopped waiting");
-        return Err(Fault::Again(message));
-    }
-    Ok(())
 }
 
 /// Reads an execution id.

@@ -12,6 +12,7 @@ mod plain;
 mod read;
 mod rows;
 mod session;
+mod start;
 mod submit;
 mod workers;
 
@@ -84,7 +85,7 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
     }
     let work = async {
         let (now, id_step) = read_clock(connection, "").await?;
-        let mut session = MySqlSession::new(connection, now, Inserting { id_step, by_trigger: true });
+        let mut session = MySqlSession::new(connection, now, Inserting::by_trigger(id_step));
         let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
@@ -105,13 +106,12 @@ impl Server for MySqlServer {
     const COMMIT: &'static str = "COMMIT; SET @taskwheel_lets_wait = NULL";
     const ROLLBACK: &'static str = "ROLLBACK; SET @taskwheel_lets_wait = NULL";
 
-    /// The variable tells the trigger on `task` that the transaction lets tasks wait by itself.
     async fn begin(connection: &mut MySqlConnection) -> Attempted<(Time, i64)> {
-        read_clock(connection, "BEGIN; SET @taskwheel_lets_wait = 1; ").await
+        read_clock(connection, "BEGIN; ").await
     }
 
     fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<i64>) -> Box<dyn Session + '_> {
-        let inserting = Inserting { id_step: transaction.unwrap_or(1), by_trigger: transaction.is_none() };
+        let inserting = transaction.map_or(Inserting::by_trigger(1), Inserting::in_transaction);
         Box::new(MySqlSession::new(connection, now, inserting))
     }
 

@@ -5,12 +5,13 @@ use super::fault;
 use super::rows::json;
 use crate::rows::{read_policy, status};
 use crate::search::{Statement, Value};
-use crate::session::Attempted;
+use crate::session::{Attempted, Fault, Picked};
 use crate::task::{Attempt, Task, TaskDetail};
 use crate::verbs::{Count, Upcoming};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, QueryBuilder, Row};
+use std::collections::HashMap;
 use taskwheel_model::{Outcome, Slot, Status, TaskId, Time};
 
 /// Every column that a shown task is made of, from `task t`, `task_waiting w`, `task_running r`, `task_history h` and
@@ -228,4 +229,33 @@ pub(super) async fn outlived(
     let query = sqlx::query(sql).bind(before.0).bind(status.code()).bind(max as i64);
     let rows = query.fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+const CONTENT: &str = "
+SELECT t.id, t.task_key, t.payload, t.retry, t.max_attempts, t.timeout_ms, t.trace_parent, t.context
+FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) n STRAIGHT_JOIN task t FORCE INDEX (PRIMARY) ON t.id = n.id";
+
+/// Fills in what `task` says about picked tasks.
+pub(super) async fn read_content(connection: &mut MySqlConnection, picked: &mut [Picked]) -> Attempted<()> {
+    if picked.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = picked.iter().map(|task| task.id).collect();
+    let rows = sqlx::query(CONTENT).bind(json(&ids)).fetch_all(connection).await.map_err(fault)?;
+    let mut places: HashMap<_, _> = picked.iter_mut().map(|task| (task.id, task)).collect();
+    for row in &rows {
+        if let Some(task) = places.remove(&TaskId(row.try_get(0).map_err(fault)?)) {
+            task.key = row.try_get(1).map_err(fault)?;
+            task.payload = row.try_get(2).map_err(fault)?;
+            task.retry = row.try_get(3).map_err(fault)?;
+            task.max_attempts = row.try_get(4).map_err(fault)?;
+            task.timeout_ms = row.try_get(5).map_err(fault)?;
+            task.trace_parent = row.try_get(6).map_err(fault)?;
+            task.context = row.try_get(7).map_err(fault)?;
+        }
+    }
+    match places.keys().next() {
+        Some(id) => Err(Fault::Again(format!("task {id} waits, and is not seen in the table of tasks"))),
+        None => Ok(()),
+    }
 }

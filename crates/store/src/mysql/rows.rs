@@ -1,6 +1,7 @@
 //! Loading tasks for a decision, and writing what was decided.
 
-use super::claim::{Key, LEAVE_WAITING, exec_id, keys_join_waiting};
+use super::claim::{Key, exec_id, keys_join_waiting};
+use super::start::LEAVE_WAITING;
 use super::{fault, unique_fault};
 use crate::StoreError;
 use crate::rows::{Change, ContentRow, HistoryRow, LiveRow, Place, Record, Writes};

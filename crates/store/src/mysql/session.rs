@@ -2,7 +2,7 @@
 
 use super::claim::Key;
 use super::submit::Inserting;
-use super::{claim, finish, inspect, plain, read, rows, submit, workers};
+use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
@@ -21,11 +21,13 @@ pub(super) struct MySqlSession<'c> {
     inserting: Inserting,
     /// Where picked tasks wait, so that they can be started by their primary keys.
     picked: HashMap<TaskId, Key>,
+    /// A task that was inserted alone, so that a claim in the same transaction need not look it up.
+    inserted: HashMap<TaskId, Insert>,
 }
 
 impl<'c> MySqlSession<'c> {
     pub(super) fn new(connection: &'c mut MySqlConnection, now: Time, inserting: Inserting) -> MySqlSession<'c> {
-        MySqlSession { connection, now, inserting, picked: HashMap::new() }
+        MySqlSession { connection, now, inserting, picked: HashMap::new(), inserted: HashMap::new() }
     }
 }
 
@@ -36,7 +38,11 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
-        submit::insert(self.connection, tasks, self.inserting).await
+        let ids = submit::insert(self.connection, tasks, &mut self.inserting).await?;
+        if let ([id], [task]) = (&*ids, tasks) {
+            self.inserted.insert(*id, task.clone());
+        }
+        Ok(ids)
     }
 
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
@@ -52,13 +58,13 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
-        let picked = claim::pick(self.connection, pick, self.now).await?;
+        let picked = claim::pick(self.connection, pick, &self.inserted, self.now).await?;
         self.picked.extend(picked.iter().map(|task| (task.id, Key::of(task))));
         Ok(picked)
     }
 
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
-        claim::start(self.connection, starter, starts, &self.picked, self.now).await
+        start::start(self.connection, starter, starts, &self.picked, self.now).await
     }
 
     async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {

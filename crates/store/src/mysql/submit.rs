@@ -3,17 +3,17 @@
 //! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows
 //! does not. So a batch is cut into statements of a few fixed sizes, each of which is prepared once.
 //!
-//! Triggers run row by row here and cost as much as the insert itself. On a connection of the store, which has told the
-//! trigger so, one more statement lets all tasks wait; on a user's own the trigger does it.
+//! Triggers run row by row here and cost as much as the insert itself. In a transaction of the store that inserts many, which
+//! has told the trigger so, one more statement lets all tasks wait; for a single one and on a user's own the trigger does it.
 
 use super::{fault, unique_fault};
-use crate::session::{Attempted, Insert};
+use crate::session::{Attempted, Insert, policy};
 use serde_json::json;
 use sqlx::Row;
 use sqlx::mysql::{MySqlArguments, MySqlConnection};
 use sqlx::query::Query;
 use std::sync::LazyLock;
-use taskwheel_model::{RetryPolicy, TaskId};
+use taskwheel_model::TaskId;
 
 /// How many rows a statement may have.
 const SIZES: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
@@ -58,16 +58,42 @@ SELECT tenant, type, unique_key, id FROM task WHERE id BETWEEN ? AND ? AND (id -
 #[derive(Clone, Copy)]
 pub(super) struct Inserting {
     /// The distance of ids that one statement hands out.
-    pub(super) id_step: i64,
-    /// Whether the trigger lets them wait.
-    pub(super) by_trigger: bool,
+    id_step: i64,
+    trigger: Trigger,
+}
+
+/// What the trigger on `task` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trigger {
+    /// It lets tasks wait.
+    Works,
+    /// The same, until it is told otherwise.
+    MayBeStopped,
+    /// Nothing: it was told that the transaction lets its tasks wait by itself.
+    Stopped,
+}
+
+impl Inserting {
+    pub(super) fn by_trigger(id_step: i64) -> Inserting {
+        Inserting { id_step, trigger: Trigger::Works }
+    }
+
+    /// In a transaction that sets the variable back at its end.
+    pub(super) fn in_transaction(id_step: i64) -> Inserting {
+        Inserting { id_step, trigger: Trigger::MayBeStopped }
+    }
 }
 
 pub(super) async fn insert(
     connection: &mut MySqlConnection,
     tasks: &[Insert],
-    Inserting { id_step, by_trigger }: Inserting,
+    inserting: &mut Inserting,
 ) -> Attempted<Vec<TaskId>> {
+    if inserting.trigger == Trigger::MayBeStopped && tasks.len() > 1 {
+        sqlx::raw_sql("SET @taskwheel_lets_wait = 1").execute(&mut *connection).await.map_err(fault)?;
+        inserting.trigger = Trigger::Stopped;
+    }
+    let Inserting { id_step, trigger } = *inserting;
     let mut ids = Vec::with_capacity(tasks.len());
     let mut rest = tasks;
     while !rest.is_empty() {
@@ -76,7 +102,7 @@ pub(super) async fn insert(
         let query = rows.iter().fold(sqlx::query(statement), bind);
         let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
         let last = first + (size as i64 - 1) * id_step;
-        if !by_trigger {
+        if trigger == Trigger::Stopped {
             let keys = rows.iter().any(|row| row.task.unique_key.is_some()).then_some(TAKE_KEYS);
             for statement in keys.into_iter().chain([LET_WAIT]) {
                 let query = sqlx::query(statement).bind(first).bind(last).bind(first).bind(id_step);
@@ -129,10 +155,6 @@ fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Q
             .bind(origin.context.as_deref()),
         None => query,
     }
-}
-
-fn policy(policy: &RetryPolicy) -> String {
-    serde_json::to_string(policy).expect("a policy is plain JSON")
 }
 
 const LIVE_UNIQUE: &str = "

@@ -9,6 +9,7 @@ mod plain;
 mod read;
 mod rows;
 mod session;
+mod start;
 mod submit;
 mod workers;
 

@@ -1,6 +1,6 @@
 //! One open transaction on PostgreSQL: every statement the verbs need, each in the file of its kind.
 
-use super::{claim, finish, inspect, plain, read, rows, submit, workers};
+use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
@@ -44,7 +44,7 @@ impl Session for PgSession<'_> {
     }
 
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
-        claim::start(self.connection, starter, starts, self.now).await
+        start::start(self.connection, starter, starts, self.now).await
     }
 
     async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {

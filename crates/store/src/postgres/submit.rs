@@ -1,11 +1,11 @@
 //! Submit on PostgreSQL. The trigger on `task` puts each task where claims find it.
 
 use super::fault;
-use crate::session::{Attempted, Insert};
+use crate::session::{Attempted, Insert, policy};
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
-use taskwheel_model::{RetryPolicy, TaskId};
+use taskwheel_model::TaskId;
 
 /// Rows come out in the order they went in: identities are handed out as the rows arrive. Tasks that a schedule fired have five
 /// columns more.
@@ -83,10 +83,6 @@ fn bind_origins<'q>(query: Query<'q, Postgres, PgArguments>, tasks: &'q [Insert]
         .bind(origins().map(|origin| origin?.parent_id.map(|id| id.0)).collect::<Vec<_>>())
         .bind(origins().map(|origin| origin?.root_id.map(|id| id.0)).collect::<Vec<_>>())
         .bind(origins().map(|origin| origin?.context.as_deref()).collect::<Vec<_>>())
-}
-
-fn policy(policy: &RetryPolicy) -> String {
-    serde_json::to_string(policy).expect("a policy is plain JSON")
 }
 
 const LIVE_UNIQUE: &str = "

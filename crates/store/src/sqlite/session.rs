@@ -5,7 +5,7 @@
 //! savepoint of its own, so that one that fails, or panics, takes back only what it did itself. Then it commits, and only
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
-use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, submit, workers};
+use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, start, submit, workers};
 use crate::faults::{self, Point};
 use crate::options::Clock;
 use crate::plain::{Kind, Plain, PlainRow};
@@ -279,7 +279,7 @@ impl Session for SqliteSession {
     }
 
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
-        claim::start(&self.connection, starter, starts, self.now)
+        start::start(&self.connection, starter, starts, self.now)
     }
 
     async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {

@@ -4,9 +4,9 @@
 //! switched off and the rows are written one by one, which takes half the time: a statement that fires a trigger keeps a
 //! journal of its own, to be undone alone, and a savepoint does that already.
 
-use crate::session::{Attempted, Insert};
+use crate::session::{Attempted, Insert, policy};
 use rusqlite::{Connection, OptionalExtension, params};
-use taskwheel_model::{RetryPolicy, TaskId};
+use taskwheel_model::TaskId;
 
 const INSERT: &str = "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
@@ -48,10 +48,6 @@ pub(super) fn insert(connection: &Connection, tasks: &[Insert]) -> Attempted<Vec
         ids.push(TaskId(id));
     }
     Ok(ids)
-}
-
-fn policy(policy: &RetryPolicy) -> String {
-    serde_json::to_string(policy).expect("a policy is plain JSON")
 }
 
 /// What the trigger `task_goes_live` writes.

@@ -2,12 +2,12 @@
 
 use super::watermark::LaneDue;
 use super::{Memory, broken, claim, finish, renew, submit_on};
-use crate::Result;
 use crate::faults::{self, Point};
 use crate::options::Dialect;
-use crate::session::{Database, News, Repeat, Session, Work};
+use crate::session::{Attempted, Database, News, Repeat, Session, Work};
 use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
+use crate::{Result, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -72,38 +72,50 @@ impl<D: Database> Core<D> {
         Ok(submitted)
     }
 
+    /// Submits a task for which a claim waits, and hands out to that one what is due, in the same transaction: one commit
+    /// where there would be two.
+    pub(super) async fn hand_over(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<((Submitted, Time), Vec<ClaimedTask>)> {
+        let tasks = Arc::new(broken::tasks(vec![task]));
+        let input = (self.memory.clone(), tasks.clone(), broken::requests(vec![request.clone()]));
+        let work = self.change("hand_over", Repeat::Harmful, input, |session, input| {
+            Box::pin(async move {
+                let (memory, tasks, requests) = &*input;
+                let types = memory.types.get(session).await?;
+                let submitted = submit_on(session, tasks, &types).await?;
+                Ok((submitted, session.now(), claim_all(session, memory, requests).await?))
+            })
+        });
+        let (submitted, now, claimed) = work.await?;
+        let claimed = self.claimed(claimed).pop().unwrap_or_default();
+        let Some(submitted) = submitted.first().copied() else {
+            return Err(StoreError::Database("a task was not stored".into()));
+        };
+        self.memory.meter.submitted(tasks.iter().map(|task| task.task_type.as_str()));
+        if claimed.iter().all(|task| task.id != submitted.id) {
+            self.are_due(&LaneDue::of(&tasks, now));
+        }
+        Ok(((submitted, now), claimed))
+    }
+
     pub(super) async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
         let input = (self.memory.clone(), broken::requests(requests));
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
-            Box::pin(async move {
-                let (memory, requests) = &*input;
-                // In the order of their ids, as every verb locks workers.
-                let mut callers: Vec<_> = requests.iter().collect();
-                callers.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
-                for request in callers {
-                    memory.workers.register(session, request).await?;
-                }
-                let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
-                for (place, request) in requests.iter().enumerate() {
-                    // Of claims for the same tasks, the first that gets less than it wants has got the last.
-                    let exhausted = |earlier: usize| {
-                        answers[earlier].len() < requests[earlier].max && request.wants_the_same(&requests[earlier])
-                    };
-                    if (0..place).any(exhausted) {
-                        answers.push(Vec::new());
-                    } else {
-                        answers.push(claim::claim(session, memory, request).await?);
-                    }
-                }
-                Ok(answers)
-            })
+            Box::pin(async move { claim_all(session, &input.0, &input.1).await })
         });
-        let claimed = work.await?;
+        Ok(self.claimed(work.await?))
+    }
+
+    /// Counts what was claimed, once that is committed.
+    fn claimed(&self, claimed: Vec<Vec<ClaimedTask>>) -> Vec<Vec<ClaimedTask>> {
         if claimed.iter().any(|tasks| !tasks.is_empty()) {
             faults::at(Point::AfterClaim);
         }
         self.memory.meter.claimed(claimed.iter().flatten().map(|task| task.task_type.as_str()));
-        Ok(claimed)
+        claimed
     }
 
     pub(super) async fn renew(&self, calls: Vec<(Vec<Heartbeat>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
@@ -149,9 +161,40 @@ impl<D: Database> Core<D> {
         if self.memory.timers_moved.swap(false, Ordering::AcqRel) {
             self.memory.timers.notify_one();
         }
-        self.memory.launched.add(&dues);
-        self.memory.watermarks.lower(&dues);
-        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
+        self.are_due(&dues);
         Ok(answer)
     }
+
+    fn are_due(&self, dues: &[LaneDue]) {
+        self.memory.launched.add(dues);
+        self.memory.watermarks.lower(dues);
+        self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
+    }
+}
+
+/// Answers claims, one after the other.
+async fn claim_all(
+    session: &mut dyn Session,
+    memory: &Memory,
+    requests: &[ClaimRequest],
+) -> Attempted<Vec<Vec<ClaimedTask>>> {
+    // In the order of their ids, as every verb locks workers.
+    let mut callers: Vec<_> = requests.iter().collect();
+    callers.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
+    for request in callers {
+        memory.workers.register(session, request).await?;
+    }
+    let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
+    for (place, request) in requests.iter().enumerate() {
+        // Of claims for the same tasks, the first that gets less than it wants has got the last.
+        let exhausted = |earlier: usize| {
+            answers[earlier].len() < requests[earlier].max && request.wants_the_same(&requests[earlier])
+        };
+        if (0..place).any(exhausted) {
+            answers.push(Vec::new());
+        } else {
+            answers.push(claim::claim(session, memory, request).await?);
+        }
+    }
+    Ok(answers)
 }

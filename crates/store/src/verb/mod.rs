@@ -65,11 +65,16 @@ use workers::WorkerCache;
 /// Calls of the four verbs that workers and submitters make all day are coalesced; large ones are batches already.
 pub(crate) struct SqlStore<D> {
     core: Arc<Core<D>>,
-    submits: Coalescer<NewTask, (Submitted, Time)>,
+    submits: Coalescer<Submission, Stored>,
     claims: Coalescer<ClaimRequest, Vec<ClaimedTask>>,
     renews: Coalescer<(Vec<Heartbeat>, Vec<Renewal>), Vec<Renewed>>,
     finishes: Coalescer<Report, Reported>,
 }
+
+/// A task to submit, and a claim that waits for it.
+type Submission = (NewTask, Option<Arc<ClaimRequest>>);
+/// What was answered, when, and what the claim that waited was handed.
+type Stored = (Submitted, Time, Vec<ClaimedTask>);
 
 /// Most items in a coalesced batch; a call with as many is not coalesced.
 const COALESCED_ITEMS_MAX: usize = 500;
@@ -99,9 +104,9 @@ impl<D: Database> SqlStore<D> {
         let core = Arc::new(Core { database, dialect, keep_success: options.keep_success, memory: Arc::default() });
         let (submit, claim, renew, finish) = (core.clone(), core.clone(), core.clone(), core.clone());
         SqlStore {
-            submits: Coalescer::new(COALESCED_ITEMS_MAX, move |tasks| {
+            submits: Coalescer::new(COALESCED_ITEMS_MAX, move |submissions| {
                 let core = submit.clone();
-                Box::pin(async move { core.submit(tasks).await })
+                Box::pin(async move { store_all(&core, submissions).await })
             }),
             claims: Coalescer::new(COALESCED_CLAIMS_MAX, move |requests| {
                 let core = claim.clone();
@@ -127,22 +132,29 @@ impl<D: Database> Store for SqlStore<D> {
         for (index, task) in tasks.iter().enumerate() {
             task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
         }
-        let submitted = if tasks.len() >= COALESCED_ITEMS_MAX {
-            self.core.submit(tasks).await
-        } else {
-            self.submits.call(tasks).await
-        };
-        Ok(submitted?.into_iter().map(|(submitted, _)| submitted).collect())
+        if tasks.len() >= COALESCED_ITEMS_MAX {
+            let submitted = self.core.submit(tasks).await?;
+            return Ok(submitted.into_iter().map(|(submitted, _)| submitted).collect());
+        }
+        let stored = self.submits.call(tasks.into_iter().map(|task| (task, None)).collect()).await?;
+        Ok(stored.into_iter().map(|(submitted, ..)| submitted).collect())
     }
 
-    async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)> {
+    async fn submit_and_show(
+        &self,
+        task: NewTask,
+        waits: Option<Arc<ClaimRequest>>,
+    ) -> Result<(Submitted, Option<Task>, Vec<ClaimedTask>)> {
         task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
-        let answers = self.submits.call(vec![task.clone()]).await?;
-        let Some((submitted, at)) = answers.first().copied() else {
+        if let Some(request) = &waits {
+            check_each(std::slice::from_ref(&**request), ClaimRequest::validate)?;
+        }
+        let mut answers = self.submits.call(vec![(task.clone(), waits)]).await?;
+        let Some((submitted, at, claimed)) = answers.pop() else {
             return Err(StoreError::Database("a task was not stored".into()));
         };
         let types = self.core.memory.types.known().filter(|_| submitted.created);
-        Ok((submitted, types.map(|types| submit::shown(task, submitted.id, at, &types))))
+        Ok((submitted, types.map(|types| submit::shown(task, submitted.id, at, &types)), claimed))
     }
 
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
@@ -353,6 +365,23 @@ impl<D: Database> Store for SqlStore<D> {
     async fn contradictions(&self) -> Result<u64> {
         self.core.look("contradictions", (), |session, _| Box::pin(async move { session.contradictions().await })).await
     }
+}
+
+/// Stores what was submitted. A task that comes alone is handed to the claim that waits for it in the same transaction; where
+/// there are many, claims of their own are faster.
+async fn store_all<D: Database>(core: &Core<D>, submissions: Vec<Submission>) -> Result<Vec<Stored>> {
+    // A submit with a unique key may be tried again when its commit was not answered, a claim may not.
+    if let [(task, Some(request))] = &*submissions
+        && task.unique_key.is_none()
+    {
+        match core.hand_over(task.clone(), request).await {
+            // What is wrong with the claim is none of the submit's.
+            Err(StoreError::Invalid { .. }) => {}
+            stored => return stored.map(|((submitted, now), claimed)| vec![(submitted, now, claimed)]),
+        }
+    }
+    let submitted = core.submit(submissions.into_iter().map(|(task, _)| task).collect()).await?;
+    Ok(submitted.into_iter().map(|(submitted, now)| (submitted, now, Vec::new())).collect())
 }
 
 fn check_batch(field: &str, items: usize, max: usize) -> Result<()> {

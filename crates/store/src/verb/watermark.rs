@@ -5,8 +5,9 @@
 //! and rank, the due time it has come to, and starts there the next time.
 //!
 //! A mark is a hint, never the truth: a task whose transaction commits late, or that another node made due earlier, can
-//! lie below it. Therefore a scan from the start follows whenever the hinted one comes up short, and at least twice
-//! a second; only when such a full scan is itself expensive are full scans spaced out, to a twentieth of the time.
+//! lie below it. Therefore every scan is from the start as long as that is cheap. Otherwise one from the start follows whenever
+//! the hinted one comes up short, and at least twice a second; only when such a full scan is very expensive are full scans
+//! spaced out, to a twentieth of the time.
 
 use crate::session::{PickLane, Picked};
 use std::collections::HashMap;
@@ -17,6 +18,8 @@ use taskwheel_model::{NewTask, Time};
 const RANKS: usize = 9;
 const FULL_EVERY: Duration = Duration::from_millis(500);
 const FULL_SHARE: u32 = 20;
+/// A full scan that took no longer than this is done again rather than spared.
+const FULL_CHEAP: Duration = Duration::from_millis(2);
 const LANES_MAX: usize = 100_000;
 
 #[derive(Default)]
@@ -45,7 +48,8 @@ impl Watermarks {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = |lane: &PickLane| marks.get(&key(tenant, &lane.lane)).copied();
         let rested = |mark: &Mark| mark.full_at.elapsed() < FULL_EVERY.max(mark.full_took * FULL_SHARE);
-        if !lanes.iter().all(|lane| known(lane).is_some_and(|mark| rested(&mark))) {
+        let spared = |mark: &Mark| mark.full_took > FULL_CHEAP && rested(mark);
+        if !lanes.iter().all(|lane| known(lane).is_some_and(|mark| spared(&mark))) {
             return Scan::Full;
         }
         for lane in &mut *lanes {

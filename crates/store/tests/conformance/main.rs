@@ -17,6 +17,7 @@ mod edit;
 mod expiry;
 mod fencing;
 mod finish;
+mod handover;
 mod history;
 mod ids;
 mod leases;

@@ -143,11 +143,11 @@ async fn a_task_is_shown_at_its_submit_as_it_is_when_it_is_read(platform: &Platf
         ..due_in("mail", 60_000)
     };
     for task in [task("mail"), task("set"), given.clone()] {
-        let (submitted, shown) = platform.store.submit_and_show(task).await.unwrap();
+        let (submitted, shown, _) = platform.store.submit_and_show(task, None).await.unwrap();
         assert!(submitted.created);
         assert_eq!(shown, Some(platform.task(submitted.id).await));
     }
-    let (submitted, shown) = platform.store.submit_and_show(given).await.unwrap();
+    let (submitted, shown, _) = platform.store.submit_and_show(given, None).await.unwrap();
     assert!(!submitted.created && shown.is_none(), "its unique key is live");
 }
 
