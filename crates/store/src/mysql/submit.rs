@@ -6,6 +6,7 @@
 //! Triggers run row by row here and cost as much as the insert itself. In a transaction of the store that inserts many, which
 //! has told the trigger so, one more statement lets all tasks wait; for a single one and on a user's own the trigger does it.
 
+use super::rows::json;
 use super::{fault, unique_fault};
 use crate::session::{Attempted, Insert, policy};
 use serde_json::json;
@@ -16,7 +17,7 @@ use std::sync::LazyLock;
 use taskwheel_model::TaskId;
 
 /// How many rows a statement may have.
-const SIZES: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
+const SIZES: [usize; 15] = [512, 256, 128, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
 /// Most bytes of payloads in one statement of several rows: far below the smallest usual `max_allowed_packet`.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -28,17 +29,17 @@ const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
  TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00')";
 
-static STATEMENTS: LazyLock<[String; 10]> = LazyLock::new(|| statements("", ""));
+static STATEMENTS: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| statements("", ""));
 /// For tasks that a schedule fired.
-static FIRED: LazyLock<[String; 10]> =
+static FIRED: LazyLock<[String; SIZES.len()]> =
     LazyLock::new(|| statements(", schedule_id, run_id, parent_id, root_id, context", ", ?, ?, ?, ?, ?"));
 
-fn statements(columns: &str, values: &str) -> [String; 10] {
+fn statements(columns: &str, values: &str) -> [String; SIZES.len()] {
     let row = format!("{ROW}{values})");
     SIZES.map(|rows| format!("{INTO}{columns}) VALUES {}", vec![row.as_str(); rows].join(", ")))
 }
 
-/// What the trigger does, for tasks that one statement inserted.
+/// What the trigger does, for many tasks.
 const LET_WAIT: &str = "
 INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
                           category, creator, unique_key, run_id, affinity, check_at, updated_at)
@@ -49,10 +50,12 @@ SELECT id, tenant, type, IF(affinity IS NULL, type, CONCAT(type, '@', affinity))
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN affinity IS NULL THEN expire_at
            WHEN expire_at IS NULL THEN run_at ELSE LEAST(run_at, expire_at) END) DIV 1000,
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', created_at) DIV 1000
-FROM task WHERE id BETWEEN ? AND ? AND (id - ?) % ? = 0";
+FROM JSON_TABLE(?, '$[*]' COLUMNS (new_id BIGINT PATH '$')) n STRAIGHT_JOIN task FORCE INDEX (PRIMARY) ON id = new_id";
 const TAKE_KEYS: &str = "
 INSERT INTO task_unique (tenant, type, unique_key, id)
-SELECT tenant, type, unique_key, id FROM task WHERE id BETWEEN ? AND ? AND (id - ?) % ? = 0 AND unique_key IS NOT NULL";
+SELECT tenant, type, unique_key, id
+FROM JSON_TABLE(?, '$[*]' COLUMNS (new_id BIGINT PATH '$')) n STRAIGHT_JOIN task FORCE INDEX (PRIMARY) ON id = new_id
+WHERE unique_key IS NOT NULL";
 
 /// How tasks are inserted on a connection.
 #[derive(Clone, Copy)]
@@ -101,16 +104,15 @@ pub(super) async fn insert(
         let (rows, later) = rest.split_at(size);
         let query = rows.iter().fold(sqlx::query(statement), bind);
         let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
-        let last = first + (size as i64 - 1) * id_step;
-        if trigger == Trigger::Stopped {
-            let keys = rows.iter().any(|row| row.task.unique_key.is_some()).then_some(TAKE_KEYS);
-            for statement in keys.into_iter().chain([LET_WAIT]) {
-                let query = sqlx::query(statement).bind(first).bind(last).bind(first).bind(id_step);
-                query.execute(&mut *connection).await.map_err(unique_fault)?;
-            }
-        }
-        ids.extend((first..=last).step_by(id_step as usize).map(TaskId));
+        ids.extend((0..size as i64).map(|place| TaskId(first + place * id_step)));
         rest = later;
+    }
+    if trigger == Trigger::Stopped {
+        let new_ids = json(&ids);
+        let keys = tasks.iter().any(|row| row.task.unique_key.is_some()).then_some(TAKE_KEYS);
+        for statement in keys.into_iter().chain([LET_WAIT]) {
+            sqlx::query(statement).bind(&new_ids).execute(&mut *connection).await.map_err(unique_fault)?;
+        }
     }
     Ok(ids)
 }

@@ -46,7 +46,7 @@ async fn what_a_claim_may_not_have_is_stored_and_waits(platform: &Platform) {
         (due_in("mail", 60_000), worker(&["mail"])),
         (task("paused"), worker(&["paused"])),
         (task("mail"), other),
-        (task("sms"), worker(&["mail"])),
+        (task("sms"), worker(&["fax"])),
         (NewTask { unique_key: Some("u".into()), ..task("unique") }, worker(&["unique"])),
     ] {
         let (id, claimed) = submit_for(platform, task, request).await;
@@ -58,11 +58,11 @@ async fn what_a_claim_may_not_have_is_stored_and_waits(platform: &Platform) {
 async fn a_claim_that_is_refused_does_not_refuse_the_submit(platform: &Platform) {
     let of_a = ClaimRequest { owner: Some("a".into()), ..worker(&["mail"]) };
     platform.store.claim(vec![of_a.clone()]).await.unwrap();
-    let of_b = ClaimRequest { owner: Some("b".into()), ..of_a };
+    let of_b = ClaimRequest { owner: Some("b".into()), ..of_a.clone() };
     assert!(platform.store.claim(vec![of_b.clone()]).await.is_err(), "the id is another's");
     let (id, claimed) = submit_for(platform, task("mail"), of_b).await;
     assert_eq!(claimed, []);
-    assert_eq!(platform.claim_one("mail").await.id, id);
+    assert_eq!(platform.claim_ids(of_a).await, [id]);
 }
 
 async fn many_at_once_are_each_handed_out_once(platform: &Platform) {
