@@ -77,22 +77,38 @@ pub(crate) fn bad_field(path: &str, message: &str) -> Problem {
 
 /// Names the field of a serde error: the path to it, and for unknown and missing fields the name that the message has.
 pub(crate) fn named(path: &str, message: &str) -> FieldError {
-    let message = message.split(" at line ").next().unwrap_or(message);
+    let message = in_plain_words(message.split(" at line ").next().unwrap_or(message));
     let inside = path.trim_start_matches('.');
     let named = ["unknown field `", "missing field `", "duplicate field `"]
         .iter()
         .find_map(|start| message.strip_prefix(start))
-        .and_then(|rest| rest.split('`').next());
+        .and_then(|rest| rest.split('`').next())
+        .map(str::to_owned);
     let field = match (inside, named) {
-        ("" | ".", Some(named)) => named.to_owned(),
+        ("" | ".", Some(named)) => named,
         ("" | ".", None) => "body".to_owned(),
         // serde_path_to_error has an unknown field's own name at the end of its path already.
-        (inside, Some(named)) if inside != named && !inside.ends_with(&format!(".{named}")) => {
+        (inside, Some(named)) if *inside != *named && !inside.ends_with(&format!(".{named}")) => {
             format!("{inside}.{named}")
         }
         (inside, _) => inside.to_owned(),
     };
     FieldError::new(field, message)
+}
+
+/// A message without the names that a program has for its types.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("expected i64", "expected a whole number"),
+        ("expected u64", "expected a whole number from 0"),
+        ("expected i32", "expected a whole number"),
+        ("expected u32", "expected a whole number from 0"),
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected usize", "expected a whole number from 0"),
+        ("expected a boolean", "expected true or false"),
+        ("invalid type: ", "is of another type: "),
+    ];
+    WORDS.iter().fold(message.to_owned(), |message, (program, plain)| message.replace(program, plain))
 }
 
 /// The part of a path that names something; none where its bytes are no text.

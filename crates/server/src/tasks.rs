@@ -273,7 +273,9 @@ async fn change(app: &App, caller: &Caller, id: TaskId, action: Action) -> Answe
             Ok(())
         }
         Acted::Unchanged(_) => Ok(()),
-        Acted::Conflict(status) => Err(Problem::conflict(format!("task {id} is {status}, which does not allow it"))),
+        Acted::Conflict(status) => {
+            Err(Problem::conflict(format!("{word} is not possible while task {id} is {status}")))
+        }
         Acted::UniqueKeyTaken(_) => {
             Err(Problem::conflict(format!("the unique_key of task {id} is live in another task")))
         }

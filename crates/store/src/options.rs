@@ -88,6 +88,10 @@ impl Dialect {
             Some("sqlite") => Ok(Dialect::Sqlite),
             Some("postgres" | "postgresql") => Ok(Dialect::Postgres),
             Some("mysql" | "mariadb") => Ok(Dialect::Mysql),
+            // A password may be in whatever has an @.
+            None if !url.is_empty() && !url.contains('@') => Err(StoreError::Configuration(format!(
+                "the database must be given as sqlite://FILE, postgres://… or mysql://…: is sqlite://{url} meant?"
+            ))),
             _ => Err(StoreError::Configuration(
                 "the database must be given as sqlite://FILE, postgres://… or mysql://…".into(),
             )),

@@ -68,10 +68,15 @@ pub(crate) async fn migrate(args: DatabaseArgs, json: bool) -> Result<()> {
     output::print(&format!("{}: the schema is at version {}", inspection.database, inspection.schema_version))
 }
 
+/// The file of an SQLite database that is not there yet.
+pub(crate) fn missing_file(args: &DatabaseArgs) -> Option<&str> {
+    let path = args.database.strip_prefix("sqlite://")?;
+    Some(path.split('?').next().unwrap_or(path)).filter(|file| !Path::new(file).exists())
+}
+
 /// Looks for what is wrong with a database.
 pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
-    let file = args.database.strip_prefix("sqlite://").map(|path| path.split('?').next().unwrap_or(path));
-    if let Some(file) = file.filter(|file| !Path::new(file).exists()) {
+    if let Some(file) = missing_file(&args) {
         bail!("there is no database {file}: name another with --database, or make it with `taskwheel migrate`");
     }
     let store = open(&args, true).await?;
@@ -94,6 +99,9 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
     } else {
         output::print(&format!("{}, schema version {}", inspection.database, inspection.schema_version))?;
         problems.iter().try_for_each(|problem| output::print(&format!("- {problem}")))?;
+    }
+    if problems.is_empty() && !json {
+        output::say("nothing is wrong");
     }
     if problems.is_empty() { Ok(()) } else { bail!("{} problems were found", problems.len()) }
 }

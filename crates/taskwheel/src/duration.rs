@@ -1,5 +1,6 @@
-//! Durations as people write them: `250ms`, `10s`, `5m`, `2h`, `1d`.
+//! Times and durations as people write them: `2030-01-31T08:00:00Z`; `250ms`, `10s`, `5m`, `2h`, `1d`.
 
+use jiff::Timestamp;
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -26,6 +27,11 @@ pub(crate) fn milliseconds(text: &str) -> Result<i64, String> {
 /// A limit in the API's unit: a duration, or `none`.
 pub(crate) fn limit_ms(text: &str) -> Result<i64, String> {
     if text == "none" { Ok(UNLIMITED_MS) } else { milliseconds(text) }
+}
+
+/// A time, with its offset from UTC.
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be like 2030-01-31T08:00:00Z or 2030-01-31T08:00:00+01:00".to_owned())
 }
 
 /// A duration as the API has it.

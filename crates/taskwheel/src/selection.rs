@@ -1,6 +1,7 @@
 //! Which tasks a command is about: some by their ids, or all that a filter matches.
 
 use crate::api::Api;
+use crate::duration::time;
 use crate::output::{self, Fields, text};
 use crate::progress;
 use anyhow::Result;
@@ -41,19 +42,19 @@ pub(crate) struct Filter {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     /// Due at this time or later.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at_from: Option<Timestamp>,
     /// Due before this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at_to: Option<Timestamp>,
     /// Submitted at this time or later.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     created_from: Option<Timestamp>,
     /// Submitted before this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     created_to: Option<Timestamp>,
     /// The schedule that fired it.

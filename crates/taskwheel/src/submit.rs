@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::args::json;
-use crate::duration::{limit_ms, milliseconds};
+use crate::duration::{limit_ms, milliseconds, time};
 use crate::output::{self, Fields, text};
 use anyhow::Result;
 use clap::Args;
@@ -31,7 +31,7 @@ pub(crate) struct SubmitArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<i64>,
     /// Run it at this time, like 2030-01-31T08:00:00Z.
-    #[arg(long, value_name = "TIME", conflicts_with = "delay_ms")]
+    #[arg(long, value_name = "TIME", conflicts_with = "delay_ms", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<Timestamp>,
     /// 1 to 9; higher ones are run first.
@@ -51,7 +51,7 @@ pub(crate) struct SubmitArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<i64>,
     /// Give it up when it has not begun by this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     expire_at: Option<Timestamp>,
     /// The group of types that workers can ask for as one.

@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::args::json;
-use crate::duration::{limit_ms, milliseconds};
+use crate::duration::{limit_ms, milliseconds, time};
 use crate::output::{self, Fields};
 use crate::selection::{Action, Details, Filter, Selection};
 use anyhow::{Context, Result};
@@ -131,7 +131,7 @@ struct Listed {
 #[group(required = true, multiple = false)]
 pub(crate) struct When {
     /// Run them at this time, like 2030-01-31T08:00:00Z.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Timestamp>,
     /// Run them so much later than now, like 10s, 5m, 2h or 1d; now is by the clock of this machine, not the database's.
     #[arg(long = "delay", value_name = "DURATION", value_parser = milliseconds)]
@@ -147,7 +147,7 @@ pub(crate) struct Changes {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     /// Run it at this time, like 2030-01-31T08:00:00Z.
-    #[arg(long, value_name = "TIME", conflicts_with = "delay_ms")]
+    #[arg(long, value_name = "TIME", conflicts_with = "delay_ms", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<Timestamp>,
     /// Run it so much later than now, like 10s, 5m, 2h or 1d; now is by the clock of this machine, not the database's.
@@ -171,7 +171,7 @@ pub(crate) struct Changes {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<i64>,
     /// Give it up when it has not begun by this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     #[serde(skip_serializing_if = "Option::is_none")]
     expire_at: Option<Timestamp>,
     /// What a person says about it.

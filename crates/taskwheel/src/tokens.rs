@@ -85,6 +85,9 @@ async fn create(args: CreateArgs, tenant: Option<String>, is_json: bool) -> Resu
         rate_per_s: args.rate_per_s,
         expires_ms: args.expires_ms,
     };
+    if let Some(file) = database::missing_file(&args.database) {
+        output::say(&format!("there was no database {file}: it is made, and the token is for a server on it"));
+    }
     let (token, secret) = database::open(&args.database, true).await?.create_token(Actor::command_line(), new).await?;
     if is_json {
         let mut shown = shown(&token);

@@ -154,9 +154,12 @@ impl Backend for Embedded {
 
 impl Embedded {
     async fn change(&self, id: TaskId, action: people::Action) -> Result<()> {
+        let word = action.word();
         match self.0.act(Actor::application(), Some(TENANT.to_owned()), id, action).await? {
             Acted::Changed(_) | Acted::Unchanged(_) => Ok(()),
-            Acted::Conflict(status) => Err(Error::Conflict(format!("task {id} is {status}, which does not allow it"))),
+            Acted::Conflict(status) => {
+                Err(Error::Conflict(format!("{word} is not possible while task {id} is {status}")))
+            }
             Acted::UniqueKeyTaken(_) => {
                 Err(Error::Conflict(format!("the unique_key of task {id} is live in another task")))
             }

@@ -1,7 +1,7 @@
 //! What a schedule is, as flags and as the body of a call.
 
 use crate::args::json;
-use crate::duration::{limit_ms, milliseconds};
+use crate::duration::{limit_ms, milliseconds, time};
 use crate::output::Fields;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -30,16 +30,16 @@ pub(crate) struct TimerArgs {
     #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
     initial_delay: Option<i64>,
     /// Once, at this time, like 2030-01-31T08:00:00Z.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<Timestamp>,
     /// Once, so long after it came online, like 10m.
     #[arg(long = "in", value_name = "DURATION", value_parser = milliseconds)]
     after: Option<i64>,
     /// Not before this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     start_at: Option<Timestamp>,
     /// Not at this time, nor later.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     end_at: Option<Timestamp>,
     /// A timer as JSON, as the API has it; may be given several times.
     #[arg(long, value_name = "JSON", value_parser = json)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long output is waited for after the command has ended: a process that it left behind may hold the pipes open.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(1);
@@ -27,6 +27,8 @@ pub(super) enum Ended {
     Error(String),
     /// Because it was killed from here.
     Killed,
+    /// The same, because its time was over: the server ends it by its own clock.
+    OutOfTime,
     /// Not at all: no task could be run by it.
     CannotStart(io::Error),
 }
@@ -48,12 +50,18 @@ pub(super) async fn run(command: &[OsString], task: &Task, kill: oneshot::Receiv
         let streams = pin!(async {
             tokio::join!(feed(stdin, payload), output.fill(stdout), errors.fill(stderr));
         });
-        tokio::select! {
-            status = end(&mut child, streams) => status,
-            Ok(()) = kill => {
+        let limit = u64::try_from(task.timeout_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
+        let ended = tokio::select! {
+            status = end(&mut child, streams) => Ok(status),
+            Ok(()) = kill => Err(Ended::Killed),
+            () = sleep(limit.unwrap_or_default()), if limit.is_some() => Err(Ended::OutOfTime),
+        };
+        match ended {
+            Ok(status) => status,
+            Err(killed) => {
                 kill_group(&child);
                 let _ = child.wait().await;
-                return Ended::Killed;
+                return killed;
             }
         }
     };

@@ -25,12 +25,8 @@ impl Journal {
         self.say(execution, &what);
     }
 
-    /// A task was taken away while it ran.
-    pub(super) fn abandoned(&self, execution: &Execution) {
-        self.say(execution, "killed, it is no longer ours");
-    }
-
-    fn say(&self, Execution { id, task_type, begin, .. }: &Execution, what: &str) {
+    /// Something happened to a task.
+    pub(super) fn say(&self, Execution { id, task_type, begin, .. }: &Execution, what: &str) {
         let (time, what) = (begin.elapsed(), output::cell(what));
         if self.is_json {
             let line = json!({ "id": id, "type": task_type, "what": what, "exec_ms": in_milliseconds(time) });

@@ -32,6 +32,9 @@ pub(super) struct Task {
     pub(super) key: Option<String>,
     pub(super) payload: Option<Box<RawValue>>,
     pub(super) attempt: u32,
+    /// The hard limit of this execution; none where it is not above 0.
+    #[serde(default)]
+    pub(super) timeout_ms: i64,
     pub(super) checkpoint: Option<Box<RawValue>>,
     pub(super) shard_index: Option<u32>,
     pub(super) shard_total: Option<u32>,

@@ -22,6 +22,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// How long killed commands and their reports may still take when the worker stops.
 const LAST_REPORTS_TIME_MAX: Duration = Duration::from_secs(5);
+/// What is said of a task that was taken away while it ran.
+const NOT_OURS: &str = "killed, it is no longer ours";
 /// A report with more is sent in several.
 const REPORT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -205,7 +207,7 @@ impl Worker {
     fn start(&mut self, task: Task) {
         // An earlier execution of the same task has lost it: its time was over.
         if let Some(exec_id) = self.places.running_of(task.id) {
-            self.abandon(&exec_id);
+            self.abandon(&exec_id, NOT_OURS);
         }
         let killed = self.places.take(&task);
         if !matches!(self.phase, Phase::Working) {
@@ -219,11 +221,14 @@ impl Worker {
     }
 
     fn on_ended(&mut self, exec_id: String, ended: Ended) {
+        if let Ended::OutOfTime = ended {
+            self.abandon(&exec_id, "killed, its time was over");
+        }
         let Some(id) = self.places.end(&exec_id) else { return };
         let (outcome, result, error) = match ended {
             Ended::Success(result) => (Outcome::Success, result, None),
             Ended::Error(error) => (Outcome::Error, None, Some(error)),
-            Ended::Killed => (Outcome::Release, None, None),
+            Ended::Killed | Ended::OutOfTime => (Outcome::Release, None, None),
             Ended::CannotStart(error) => {
                 let program = self.command.first().map(|program| program.display().to_string()).unwrap_or_default();
                 self.fail(anyhow!("cannot run {program}: {error}"));
@@ -249,17 +254,17 @@ impl Worker {
     fn on_renewed(&mut self, answer: Result<Vec<String>, ApiError>) {
         self.is_renewing = false;
         match answer {
-            Ok(lost) => lost.iter().for_each(|exec_id| self.abandon(exec_id)),
+            Ok(lost) => lost.iter().for_each(|exec_id| self.abandon(exec_id, NOT_OURS)),
             // The next heartbeat tries again.
             Err(error) if error.is_passing() => {}
             Err(error) => self.fail(error.into()),
         }
     }
 
-    /// Kills the command of an execution that is no longer ours.
-    fn abandon(&mut self, exec_id: &str) {
+    /// Kills the command of an execution that is no longer ours, and says why.
+    fn abandon(&mut self, exec_id: &str, why: &str) {
         if let Some(execution) = self.places.abandon(exec_id) {
-            self.journal.abandoned(execution);
+            self.journal.say(execution, why);
         }
     }
 

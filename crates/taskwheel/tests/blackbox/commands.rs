@@ -3,6 +3,7 @@
 use crate::support::{Dialect, Server};
 use serde_json::Value;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 /// Runs the binary as a client of a server.
@@ -65,6 +66,26 @@ async fn a_command_that_fails_is_an_error_with_its_words() {
 }
 
 #[tokio::test]
+async fn a_command_over_its_time_is_killed_at_once() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let task = json(&server, &["submit", "slow", "--timeout", "1s", "--max-attempts", "1"]).await;
+    let id = task["id"].to_string();
+    let began = Instant::now();
+    // The next heartbeat, which would tell, is a minute away.
+    let work = ["work", "--type", "slow", "--drain", "--heartbeat", "60s", "--", "sleep", "50"];
+    let worked = run(&server, &work).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{worked:?}");
+    assert!(String::from_utf8_lossy(&worked.stderr).contains("its time was over"), "{worked:?}");
+    while json(&server, &["tasks", "show", &id]).await["status"] == "Executing" {
+        assert!(began.elapsed() < Duration::from_secs(30), "the server ends it by its own clock");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let shown = json(&server, &["tasks", "show", &id]).await;
+    assert_eq!((&shown["status"], &shown["attempts"]), (&"Failure".into(), &1.into()));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn many_tasks_are_rescheduled_and_given_a_priority_at_once() {
     let server = Server::start(Dialect::Sqlite).await;
     for task_type in ["mail", "mail", "fax"] {
@@ -101,6 +122,10 @@ async fn failures_have_their_exit_codes_and_say_what_to_do() {
     let refused = run(&server, &["submit", "no spaces"]).await;
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("type"), "{refused:?}");
+    let no_time = run(&server, &["submit", "mail", "--run-at", "tomorrow"]).await;
+    assert!(String::from_utf8_lossy(&no_time.stderr).contains("must be like 2030"), "{no_time:?}");
+    let no_url = run(&server, &["check", "--database", "other.db"]).await;
+    assert!(String::from_utf8_lossy(&no_url.stderr).contains("is sqlite://other.db meant"), "{no_url:?}");
     let usage = run(&server, &["submit"]).await;
     assert_eq!(usage.status.code(), Some(2), "{usage:?}");
     let nobody = run(&server, &["--server", "http://127.0.0.1:1", "tasks", "list"]).await;
