@@ -268,6 +268,8 @@ pub(crate) async fn claim(
             return Ok(tasks);
         }
         tokio::select! {
+            // What it was handed comes before everything else.
+            biased;
             tasks = waiter.entry.sleep() => if !tasks.is_empty() {
                 return Ok(tasks);
             },

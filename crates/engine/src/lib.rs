@@ -309,13 +309,11 @@ async fn hand_over(inner: Arc<Inner>, task: NewTask, kept: Kept) -> Result<(Subm
     let running = tokio::spawn(async move {
         let task_type = task.task_type.clone();
         let (submitted, shown, claimed) = inner.store.submit_and_show(task, Some(kept.request())).await?;
-        let is_claimed = claimed.iter().any(|task| task.id == submitted.id);
+        let is_left = submitted.created && claimed.iter().all(|task| task.id != submitted.id);
         let was_handed = !claimed.is_empty();
-        let unwanted = kept.hand(claimed);
-        if !unwanted.is_empty() {
-            let inner = inner.clone();
-            tokio::spawn(async move { dispatch::give_back(&inner, unwanted).await });
-        } else if was_handed && submitted.created && !is_claimed {
+        dispatch::give_back(&inner, kept.hand(claimed)).await;
+        // Where it got nothing it looks itself.
+        if was_handed && is_left {
             inner.dispatch.wake(&task_type, 1);
         }
         Ok((submitted, shown))

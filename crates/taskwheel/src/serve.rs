@@ -96,6 +96,9 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
 fn client(scheme: &str, address: SocketAddr) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "taskwheel".into());
     let is_default = scheme == "http" && address.to_string() == ADDRESS_DEFAULT;
+    // Nobody can be called at the address that stands for all of a machine's.
+    let is_any = address.ip().is_unspecified();
+    let address = if is_any { format!("YOUR-HOST:{}", address.port()) } else { address.to_string() };
     if is_default { program } else { format!("{program} --server {scheme}://{address}") }
 }
 
