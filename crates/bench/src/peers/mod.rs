@@ -76,7 +76,7 @@ impl Program {
         // Node finds packages beside the script that wants them, so the script goes where they are installed.
         let (from, to) = (sources().join(folder), place()?.join(folder));
         std::fs::create_dir_all(&to)?;
-        for file in ["package.json", "driver.mjs"] {
+        for file in ["../driver.mjs", "package.json", "driver.mjs"] {
             std::fs::copy(from.join(file), to.join(file))?;
         }
         let (wanted, installed) = (std::fs::read(from.join("package-lock.json"))?, to.join("installed.json"));
