@@ -229,15 +229,27 @@ impl Entry<'_> {
             _ => Vec::new(),
         }
     }
+
+    /// Waits no more, and says what it was handed and did not take.
+    fn end(&mut self) -> Vec<ClaimedTask> {
+        let state = std::mem::replace(&mut *self.ticket.state(), State::Gone);
+        if !matches!(state, State::Gone) {
+            self.dispatch.leave(&self.ticket);
+        }
+        match state {
+            State::Woken(task_type) if !self.used => {
+                self.dispatch.wake(&task_type, 1);
+                Vec::new()
+            }
+            State::Handed(tasks) => tasks,
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.dispatch.leave(&self.ticket);
-        let state = std::mem::replace(&mut *self.ticket.state(), State::Gone);
-        if let (State::Woken(task_type), false) = (state, self.used) {
-            self.dispatch.wake(&task_type, 1);
-        }
+        self.end();
     }
 }
 
@@ -287,7 +299,7 @@ struct Waiter<'i> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let unwanted = self.entry.handed();
+        let unwanted = self.entry.end();
         if !unwanted.is_empty() {
             let inner = self.inner.clone();
             tokio::spawn(async move { give_back(&inner, unwanted).await });
