@@ -39,8 +39,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     const COMMIT: &'static str = "COMMIT";
     const ROLLBACK: &'static str = "ROLLBACK";
 
-    /// Begins a transaction, and reads the clock.
-    async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
+    /// Begins a transaction, perhaps one that inserts many tasks, and reads the clock.
+    async fn begin(connection: &mut ConnectionOf<Self>, inserts_many: bool) -> Attempted<(Time, Self::Beginning)>;
 
     /// The statements of the transaction that began so, or of none: then each is committed by itself.
     fn session(
@@ -58,6 +58,8 @@ pub(crate) trait Server: Send + Sync + 'static {
 enum Extent {
     /// One transaction.
     Transaction,
+    /// One transaction, whose only change is to insert many tasks.
+    Inserts,
     /// Nothing, where that is possible: the only one that changes anything is committed by itself.
     Statement,
 }
@@ -102,7 +104,7 @@ where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
     {
-        let extent = if tasks <= S::INSERTED_AT_ONCE_MAX { Extent::Statement } else { Extent::Transaction };
+        let extent = if tasks <= S::INSERTED_AT_ONCE_MAX { Extent::Statement } else { Extent::Inserts };
         run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, extent), work).await
     }
 
@@ -168,7 +170,7 @@ where
     {
         return alone::<S, T, F>(lent, told.unwrap_or(now), repeat, work).await;
     }
-    let (mut lent, now, beginning) = begin::<S>(connections, lent).await?;
+    let (mut lent, now, beginning) = begin::<S>(connections, lent, extent == Extent::Inserts).await?;
     // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
     // them alike.
     let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
@@ -214,10 +216,11 @@ fn unknown(fault: Fault, repeat: Repeat) -> Fault {
 async fn begin<S: Server>(
     connections: &Connections<ConnectionOf<S>>,
     mut lent: Lent<ConnectionOf<S>>,
+    inserts_many: bool,
 ) -> Attempted<(Lent<ConnectionOf<S>>, Time, S::Beginning)> {
     let mut dead = 0;
     loop {
-        match S::begin(lent.connection()).await {
+        match S::begin(lent.connection(), inserts_many).await {
             Err(Fault::Again(_) | Fault::Lost(_)) if dead < connections.most => dead += 1,
             began => {
                 let (now, beginning) = began?;

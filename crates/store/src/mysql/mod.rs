@@ -97,8 +97,7 @@ struct MySqlServer;
 #[async_trait]
 impl Server for MySqlServer {
     type Database = MySql;
-    /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
-    type Beginning = i64;
+    type Beginning = Inserting;
     type News = news::Silence;
 
     /// More are faster in a transaction, without the trigger.
@@ -106,13 +105,14 @@ impl Server for MySqlServer {
     const COMMIT: &'static str = "COMMIT; SET @taskwheel_lets_wait = NULL";
     const ROLLBACK: &'static str = "ROLLBACK; SET @taskwheel_lets_wait = NULL";
 
-    async fn begin(connection: &mut MySqlConnection) -> Attempted<(Time, i64)> {
-        read_clock(connection, "BEGIN; ").await
+    async fn begin(connection: &mut MySqlConnection, inserts_many: bool) -> Attempted<(Time, Inserting)> {
+        let begin = if inserts_many { "BEGIN; SET @taskwheel_lets_wait = 1; " } else { "BEGIN; " };
+        let (now, id_step) = read_clock(connection, begin).await?;
+        Ok((now, Inserting::in_transaction(id_step, inserts_many)))
     }
 
-    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<i64>) -> Box<dyn Session + '_> {
-        let inserting = transaction.map_or(Inserting::by_trigger(1), Inserting::in_transaction);
-        Box::new(MySqlSession::new(connection, now, inserting))
+    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<Inserting>) -> Box<dyn Session + '_> {
+        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Inserting::by_trigger(1))))
     }
 
     fn fault(error: sqlx::Error) -> Fault {

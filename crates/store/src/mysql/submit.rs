@@ -60,7 +60,7 @@ WHERE unique_key IS NOT NULL";
 /// How tasks are inserted on a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Inserting {
-    /// The distance of ids that one statement hands out.
+    /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
     id_step: i64,
     trigger: Trigger,
 }
@@ -81,9 +81,9 @@ impl Inserting {
         Inserting { id_step, trigger: Trigger::Works }
     }
 
-    /// In a transaction that sets the variable back at its end.
-    pub(super) fn in_transaction(id_step: i64) -> Inserting {
-        Inserting { id_step, trigger: Trigger::MayBeStopped }
+    /// In a transaction that sets the variable back at its end, and may have set it at its beginning.
+    pub(super) fn in_transaction(id_step: i64, is_stopped: bool) -> Inserting {
+        Inserting { id_step, trigger: if is_stopped { Trigger::Stopped } else { Trigger::MayBeStopped } }
     }
 }
 

@@ -109,7 +109,7 @@ impl Server for PgServer {
     /// The trigger sees all rows of a statement at once.
     const INSERTED_AT_ONCE_MAX: usize = usize::MAX;
 
-    async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
+    async fn begin(connection: &mut PgConnection, _: bool) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))
     }
 
