@@ -178,7 +178,7 @@ impl<'a> Claim<'a> {
     /// Locks tasks, except those that others have locked.
     async fn lock(&mut self, keys: &[Key]) -> Attempted<Vec<Picked>> {
         const LOCK: &str = concat!(columns!(), " FROM ", keys_join_waiting!(), " FOR UPDATE SKIP LOCKED");
-        let rows = sqlx::query(LOCK).bind(json(&keys)).fetch_all(&mut *self.connection).await.map_err(fault)?;
+        let rows = sqlx::query(LOCK).bind(json(keys)).fetch_all(&mut *self.connection).await.map_err(fault)?;
         rows.iter().map(|row| picked(row).map_err(fault)).collect()
     }
 
