@@ -200,7 +200,9 @@ struct Seen<'a> {
 
 fn one_execution(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
     for (id, mut seen) in seen(lines) {
-        seen.sort_by_key(|one| one.given);
+        // The ids of executions grow with the database's time. An answer may arrive after the execution that it tells of is over, and
+        // after the next was handed out.
+        seen.sort_by_key(|one| one.exec);
         for (place, earlier) in seen.iter().enumerate() {
             for later in &seen[place + 1..] {
                 if later.given < earlier.lived_until && later.exec != earlier.exec {

@@ -106,6 +106,19 @@ fn a_call_that_came_late_keeps_nothing_alive() {
 }
 
 #[test]
+fn an_answer_that_came_after_the_next_execution_is_none() {
+    let (mut lines, tasks) = good();
+    // The answer about the first is on its way for longer than the lease.
+    let late = lines.iter().position(|line| matches!(&line.fact, Fact::Claimed { exec, .. } if exec == "first"));
+    let mut late = lines.remove(late.expect("it is handed out"));
+    let next = lines.iter().position(|line| matches!(&line.fact, Fact::Claimed { exec, .. } if exec == "second"));
+    let next = next.expect("it is handed out");
+    late.at = lines[next].at + 1;
+    lines.insert(next + 1, late);
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
 fn a_cancelled_execution_lives_until_its_worker_asks() {
     let (mut lines, tasks) = good();
     lines.insert(3, Line { at: 1_100, fact: Fact::Acting { id: 1, action: "cancel".into() } });
