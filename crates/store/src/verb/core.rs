@@ -9,7 +9,7 @@ use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use crate::{Result, StoreError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use taskwheel_model::{NewTask, Ran, Time};
 
@@ -39,8 +39,19 @@ impl<D: Database> Core<D> {
         I: Send + Sync + 'static,
         F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
     {
-        let input = Arc::new(input);
-        self.timed(verb, self.database.transact(repeat, move |session| work(session, input.clone()))).await
+        let (input, memory, is_repeated) = (Arc::new(input), self.memory.clone(), AtomicBool::new(false));
+        let transact = self.database.transact(repeat, move |session| {
+            // What the last try wrote was rolled back.
+            if is_repeated.swap(true, Ordering::Relaxed) {
+                memory.workers.forget_all();
+            }
+            work(session, input.clone())
+        });
+        let answer = self.timed(verb, transact).await;
+        if answer.is_err() {
+            self.memory.workers.forget_all();
+        }
+        answer
     }
 
     async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {

@@ -136,6 +136,11 @@ impl WorkerCache {
         }
     }
 
+    /// Forgets when calls were written: a transaction that wrote some was rolled back.
+    pub(super) fn forget_all(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn is_fresh(&self, request: &ClaimRequest, said: u64, now: Time) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&request.worker_id);
