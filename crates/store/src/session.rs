@@ -257,8 +257,8 @@ pub(crate) trait Session: Send {
     async fn forget_workers(&mut self, worker_ids: &[String]) -> Attempted<()>;
     /// Writes down who a worker is and that it called.
     async fn register(&mut self, worker: &Worker) -> Attempted<()>;
-    /// Writes down that known workers called.
-    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()>;
+    /// Writes down that workers called, and says how many of them are known.
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<usize>;
     /// When a look at the clocks was last noted, locked.
     async fn watched_at(&mut self) -> Attempted<Time>;
     /// Notes a look at the clocks, unless one was just noted or there is no worker with a heartbeat.

@@ -103,7 +103,7 @@ impl Session for MySqlSession<'_> {
         workers::register(self.connection, worker).await
     }
 
-    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()> {
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<usize> {
         workers::seen(self.connection, worker_ids, self.now).await
     }
 

@@ -83,14 +83,12 @@ UPDATE JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
 STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id SET k.seen_at = GREATEST(k.seen_at, ?)";
 
 /// In the order of their ids, as every verb locks workers. A call that comes late does not take back what a later one wrote.
-pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
-    if worker_ids.is_empty() {
-        return Ok(());
-    }
+pub(super) async fn seen(connection: &mut MySqlConnection, worker_ids: &[String], now: Time) -> Attempted<usize> {
     let mut sorted: Vec<_> = worker_ids.iter().collect();
     sorted.sort_unstable();
-    sqlx::query(SEEN).bind(json(&sorted)).bind(now.0).execute(connection).await.map_err(fault)?;
-    Ok(())
+    // Rows count as affected when they are found, changed or not.
+    let query = sqlx::query(SEEN).bind(json(&sorted)).bind(now.0);
+    Ok(query.execute(connection).await.map_err(fault)?.rows_affected() as usize)
 }
 
 /// A look that was noted a moment ago, in milliseconds, is not noted again.

@@ -78,15 +78,12 @@ pub(super) async fn register(connection: &mut PgConnection, worker: &Worker) -> 
 
 /// In the order of their ids, as every verb locks workers. A call that comes late does not take back what a later one wrote.
 const SEEN: &str = "
-UPDATE task_worker SET seen_at = $2 WHERE seen_at < $2 AND worker_id IN (
+UPDATE task_worker SET seen_at = GREATEST(seen_at, $2) WHERE worker_id IN (
   SELECT worker_id FROM task_worker WHERE worker_id = ANY($1) ORDER BY worker_id FOR NO KEY UPDATE)";
 
-pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], now: Time) -> Attempted<()> {
-    if worker_ids.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(SEEN).bind(worker_ids).bind(now.0).execute(connection).await.map_err(fault)?;
-    Ok(())
+pub(super) async fn seen(connection: &mut PgConnection, worker_ids: &[String], now: Time) -> Attempted<usize> {
+    let query = sqlx::query(SEEN).bind(worker_ids).bind(now.0);
+    Ok(query.execute(connection).await.map_err(fault)?.rows_affected() as usize)
 }
 
 /// A look that was noted a moment ago, in milliseconds, is not noted again.

@@ -318,7 +318,7 @@ impl Session for SqliteSession {
         workers::register(&self.connection, worker)
     }
 
-    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<()> {
+    async fn seen(&mut self, worker_ids: &[String]) -> Attempted<usize> {
         workers::seen(&self.connection, worker_ids, self.now)
     }
 

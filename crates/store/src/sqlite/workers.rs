@@ -75,13 +75,14 @@ pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()
     Ok(())
 }
 
-pub(super) fn seen(connection: &Connection, worker_ids: &[String], now: Time) -> Attempted<()> {
+pub(super) fn seen(connection: &Connection, worker_ids: &[String], now: Time) -> Attempted<usize> {
     let mut statement =
-        connection.prepare_cached("UPDATE task_worker SET seen_at = ?2 WHERE worker_id = ?1 AND seen_at < ?2")?;
+        connection.prepare_cached("UPDATE task_worker SET seen_at = MAX(seen_at, ?2) WHERE worker_id = ?1")?;
+    let mut known = 0;
     for worker_id in worker_ids {
-        statement.execute(params![worker_id, now.0])?;
+        known += statement.execute(params![worker_id, now.0])?;
     }
-    Ok(())
+    Ok(known)
 }
 
 /// A look that was noted a moment ago, in milliseconds, is not noted again.

@@ -1,6 +1,7 @@
 //! The verbs as they run: one transaction each, timed, and what follows from their commit.
 
 use super::watermark::LaneDue;
+use super::workers::Calls;
 use super::{Memory, broken, claim, finish, renew, submit_on};
 use crate::faults::{self, Point};
 use crate::options::Dialect;
@@ -9,7 +10,7 @@ use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use crate::{Result, StoreError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use taskwheel_model::{NewTask, Ran, Time};
 
@@ -39,19 +40,8 @@ impl<D: Database> Core<D> {
         I: Send + Sync + 'static,
         F: for<'s> Fn(&'s mut dyn Session, Arc<I>) -> Work<'s, T> + Send + Sync + 'static,
     {
-        let (input, memory, is_repeated) = (Arc::new(input), self.memory.clone(), AtomicBool::new(false));
-        let transact = self.database.transact(repeat, move |session| {
-            // What the last try wrote was rolled back.
-            if is_repeated.swap(true, Ordering::Relaxed) {
-                memory.workers.forget_all();
-            }
-            work(session, input.clone())
-        });
-        let answer = self.timed(verb, transact).await;
-        if answer.is_err() {
-            self.memory.workers.forget_all();
-        }
-        answer
+        let input = Arc::new(input);
+        self.timed(verb, self.database.transact(repeat, move |session| work(session, input.clone()))).await
     }
 
     async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -97,10 +87,11 @@ impl<D: Database> Core<D> {
                 let (memory, tasks, requests) = &*input;
                 let types = memory.types.get(session).await?;
                 let submitted = submit_on(session, tasks, &types).await?;
-                Ok((submitted, session.now(), claim_all(session, memory, requests).await?))
+                let (claimed, calls) = claim_all(session, memory, requests).await?;
+                Ok(((submitted, session.now(), claimed), calls))
             })
         });
-        let (submitted, now, claimed) = work.await?;
+        let (submitted, now, claimed) = self.remembered(work).await?;
         let claimed = self.claimed(claimed).pop().unwrap_or_default();
         let Some(submitted) = submitted.first().copied() else {
             return Err(StoreError::Database("a task was not stored".into()));
@@ -117,7 +108,7 @@ impl<D: Database> Core<D> {
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
             Box::pin(async move { claim_all(session, &input.0, &input.1).await })
         });
-        Ok(self.claimed(work.await?))
+        Ok(self.claimed(self.remembered(work).await?))
     }
 
     /// Counts what was claimed, once that is committed.
@@ -130,16 +121,17 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn renew(&self, calls: Vec<(Vec<Heartbeat>, Vec<Renewal>)>) -> Result<Vec<Vec<Renewed>>> {
-        self.change("renew", Repeat::Harmless, (self.memory.clone(), calls), |session, input| {
+        let work = self.change("renew", Repeat::Harmless, (self.memory.clone(), calls), |session, input| {
             Box::pin(async move {
                 let (memory, calls) = &*input;
                 let workers: Vec<_> = calls.iter().flat_map(|(workers, _)| workers.iter().cloned()).collect();
                 let items: Vec<_> = calls.iter().flat_map(|(_, items)| items.iter()).collect();
-                let mut answers = renew::renew(session, memory, &workers, &items).await?.into_iter();
-                Ok(calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect())
+                let (answers, written) = renew::renew(session, memory, &workers, &items).await?;
+                let mut answers = answers.into_iter();
+                Ok((calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect(), written))
             })
-        })
-        .await
+        });
+        self.remembered(work).await
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
@@ -150,9 +142,16 @@ impl<D: Database> Core<D> {
                 finish::finish(session, &input.0, &reports, input.2).await
             })
         });
-        let reported = self.made_due(self.counted(work)).await;
+        let reported = self.made_due(self.counted(self.remembered(work))).await;
         faults::at(Point::BeforeAnswer);
         reported
+    }
+
+    /// Remembers what a verb wrote of workers' calls, once it is committed.
+    async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
+        let (answer, calls) = work.await?;
+        self.memory.workers.remember(calls);
+        Ok(answer)
     }
 
     /// Counts the executions that a verb ended, once it is committed.
@@ -188,12 +187,13 @@ async fn claim_all(
     session: &mut dyn Session,
     memory: &Memory,
     requests: &[ClaimRequest],
-) -> Attempted<Vec<Vec<ClaimedTask>>> {
+) -> Attempted<(Vec<Vec<ClaimedTask>>, Calls)> {
     // In the order of their ids, as every verb locks workers.
     let mut callers: Vec<_> = requests.iter().collect();
     callers.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
+    let mut calls = Calls::default();
     for request in callers {
-        memory.workers.register(session, request).await?;
+        memory.workers.register(session, request, &mut calls).await?;
     }
     let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
@@ -207,5 +207,5 @@ async fn claim_all(
             answers.push(claim::claim(session, memory, request).await?);
         }
     }
-    Ok(answers)
+    Ok((answers, calls))
 }

@@ -9,6 +9,7 @@ use super::renew::{free, load, of_tenant};
 use super::schedules::IDS;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
+use super::workers::Calls;
 use super::{Memory, Types, runs};
 use crate::plain::{Kind, plain};
 use crate::rows::{Changes, Place, Record};
@@ -23,7 +24,7 @@ pub(super) async fn finish(
     memory: &Memory,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<(Vec<Reported>, Vec<LaneDue>, Vec<Ran>)> {
+) -> Attempted<((Vec<Reported>, Vec<LaneDue>, Vec<Ran>), Calls)> {
     if reports.iter().any(is_success) && !reports.iter().all(is_success) {
         lock(session, reports).await?;
     }
@@ -38,7 +39,7 @@ pub(super) async fn finish(
         steps.extend(ends::of(changes.as_slice()));
         others = answers.into_iter();
     }
-    memory.workers.seen(session, &callers.into_iter().collect::<Vec<_>>()).await?;
+    let calls = memory.workers.seen(session, callers).await?;
     dues.extend(runs::advance(session, memory, steps).await?);
     let answer = |report: &Report| {
         if succeeded.contains(&(report.id, report.exec_id)) {
@@ -51,7 +52,7 @@ pub(super) async fn finish(
             others.next().unwrap_or(Reported::Superseded(None))
         }
     };
-    Ok((reports.iter().map(answer).collect(), dues, ran))
+    Ok(((reports.iter().map(answer).collect(), dues, ran), calls))
 }
 
 fn is_success(report: &Report) -> bool {
@@ -71,7 +72,7 @@ async fn succeed(
     session: &mut dyn Session,
     reports: &[Report],
     keep_success: bool,
-) -> Attempted<(HashSet<(TaskId, ExecId)>, HashSet<String>, Vec<Ran>, Vec<StepEnd>)> {
+) -> Attempted<(HashSet<(TaskId, ExecId)>, BTreeSet<String>, Vec<Ran>, Vec<StepEnd>)> {
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
@@ -114,7 +115,7 @@ async fn decide_rest(
     session: &mut dyn Session,
     types: &Types,
     reports: &[&Report],
-    callers: &mut HashSet<String>,
+    callers: &mut BTreeSet<String>,
 ) -> Attempted<(Vec<Reported>, Changes, Vec<Ran>)> {
     let now = session.now();
     let workers = session.workers().await?;

@@ -1,6 +1,7 @@
 //! Renew: executions that their workers keep.
 
 use super::Memory;
+use super::workers::Calls;
 use crate::rows::{Change, Changes, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::worker::{Heartbeat, Renewal, Renewed};
@@ -12,10 +13,9 @@ pub(super) async fn renew(
     memory: &Memory,
     workers: &[Heartbeat],
     items: &[&Renewal],
-) -> Attempted<Vec<Renewed>> {
+) -> Attempted<(Vec<Renewed>, Calls)> {
     let answers = if items.is_empty() { Vec::new() } else { renew_all(session, memory, items).await? };
-    memory.workers.heard(session, workers).await?;
-    Ok(answers)
+    Ok((answers, memory.workers.heard(session, workers).await?))
 }
 
 async fn renew_all(session: &mut dyn Session, memory: &Memory, items: &[&Renewal]) -> Attempted<Vec<Renewed>> {

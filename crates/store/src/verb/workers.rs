@@ -3,7 +3,8 @@
 //! Many calls of one worker may be under way at once. If each wrote that it was seen, they would queue up behind one row.
 //! So a call writes only when the last write is older than a tenth of the heartbeat, and a worker counts as silent only
 //! a tenth of a heartbeat after its lease: nobody is given up too early. The rows in the database are the authority; this
-//! memory only says when they need no writing.
+//! memory only says when they need no writing. It learns of a write once that is committed, or a call could rely on one that is
+//! rolled back, and be promised a lease of which no row knows.
 
 use crate::StoreError;
 use crate::plain::{Kind, plain};
@@ -11,7 +12,7 @@ use crate::session::{Attempted, Session};
 use crate::worker::{ClaimRequest, Heartbeat, Worker};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use taskwheel_model::{FieldError, Time, limits};
 
 /// A worker without a heartbeat counts as alive for so long after its last call.
@@ -52,6 +53,13 @@ const SEEN_AT: &str = "SELECT w.seen_at FROM task_worker w WHERE w.worker_id = ?
 #[derive(Default)]
 pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);
 
+/// What a transaction wrote of workers' calls.
+#[derive(Default)]
+pub(super) struct Calls {
+    registered: HashMap<String, Known>,
+    seen: HashMap<String, Time>,
+}
+
 struct Known {
     owner: Option<String>,
     /// A hash of what the worker said about itself.
@@ -63,10 +71,16 @@ struct Known {
 impl WorkerCache {
     /// Writes down a worker that claims, where that is due. An id that is another's is refused: a worker is known by it, and who
     /// could speak for others could take their tasks away, or keep them.
-    pub(super) async fn register(&self, session: &mut dyn Session, request: &ClaimRequest) -> Attempted<()> {
+    pub(super) async fn register(
+        &self,
+        session: &mut dyn Session,
+        request: &ClaimRequest,
+        calls: &mut Calls,
+    ) -> Attempted<()> {
         let now = session.now();
         let said = fingerprint(request);
-        if self.is_fresh(request, said, now) {
+        let is_fresh = |known: &Known| known.said == said && known.owner == request.owner && known.is_fresh(now);
+        if calls.registered.get(&request.worker_id).is_some_and(is_fresh) || self.is(&request.worker_id, is_fresh) {
             return Ok(());
         }
         if self.owner(session, &request.worker_id).await?.is_some_and(|owner| owner != request.owner) {
@@ -86,13 +100,13 @@ impl WorkerCache {
         };
         session.register(&worker).await?;
         let (owner, heartbeat_ms) = (request.owner.clone(), request.heartbeat_ms);
-        self.remember(&request.worker_id, Known { owner, said, heartbeat_ms, written_at: now });
+        calls.registered.insert(request.worker_id.clone(), Known { owner, said, heartbeat_ms, written_at: now });
         Ok(())
     }
 
     /// Whose worker an id is; `None` where it is nobody's yet.
     async fn owner(&self, session: &mut dyn Session, worker_id: &str) -> Attempted<Option<Option<String>>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(worker_id).map(|one| one.owner.clone());
+        let known = self.known().get(worker_id).map(|one| one.owner.clone());
         if known.is_some() {
             return Ok(known);
         }
@@ -101,65 +115,60 @@ impl WorkerCache {
     }
 
     /// Writes down that workers called, where that is due and they are the caller's own.
-    pub(super) async fn heard(&self, session: &mut dyn Session, heartbeats: &[Heartbeat]) -> Attempted<()> {
-        let mut own = Vec::new();
+    pub(super) async fn heard(&self, session: &mut dyn Session, heartbeats: &[Heartbeat]) -> Attempted<Calls> {
+        let mut own = BTreeSet::new();
         for heartbeat in heartbeats {
             if self.owner(session, &heartbeat.worker_id).await?.is_some_and(|owner| owner == heartbeat.owner) {
-                own.push(heartbeat.worker_id.clone());
+                own.insert(heartbeat.worker_id.clone());
             }
         }
-        self.seen(session, &own).await
+        self.seen(session, own).await
     }
 
     /// Writes down that workers called, where that is due.
-    pub(super) async fn seen(&self, session: &mut dyn Session, worker_ids: &[String]) -> Attempted<()> {
+    pub(super) async fn seen(&self, session: &mut dyn Session, worker_ids: BTreeSet<String>) -> Attempted<Calls> {
         let now = session.now();
-        let stale: Vec<_> = worker_ids.iter().filter(|id| !self.was_just_written(id, now)).cloned().collect();
-        if stale.is_empty() {
-            return Ok(());
+        let stale: Vec<_> = worker_ids.into_iter().filter(|id| !self.is(id, |known| known.is_fresh(now))).collect();
+        let mut calls = Calls::default();
+        if !stale.is_empty() && session.seen(&stale).await? == stale.len() {
+            calls.seen = stale.into_iter().map(|id| (id, now)).collect();
         }
-        session.seen(&stale).await?;
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in &stale {
-            if let Some(known) = known.get_mut(id) {
-                known.written_at = now;
+        Ok(calls)
+    }
+
+    /// Remembers what a transaction wrote, now that it is committed.
+    pub(super) fn remember(&self, calls: Calls) {
+        let mut known = self.known();
+        for (id, written_at) in calls.seen {
+            // Who was given up in the meantime has to register again.
+            if let Some(known) = known.get_mut(&id) {
+                known.written_at = known.written_at.max(written_at);
             }
         }
-        Ok(())
+        for (id, worker) in calls.registered {
+            if known.len() >= REMEMBERED_MAX {
+                known.retain(|_, known| worker.written_at.ms_since(known.written_at) < REMEMBERED_MS);
+            }
+            if known.len() < REMEMBERED_MAX {
+                known.insert(id, worker);
+            }
+        }
     }
 
     /// Forgets what was remembered of workers whose rows are gone.
     pub(super) fn forget(&self, worker_ids: &[String]) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         for id in worker_ids {
             known.remove(id);
         }
     }
 
-    /// Forgets when calls were written: a transaction that wrote some was rolled back.
-    pub(super) fn forget_all(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    fn is(&self, worker_id: &str, what: impl FnOnce(&Known) -> bool) -> bool {
+        self.known().get(worker_id).is_some_and(what)
     }
 
-    fn is_fresh(&self, request: &ClaimRequest, said: u64, now: Time) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(&request.worker_id);
-        known.is_some_and(|known| known.said == said && known.owner == request.owner && known.is_fresh(now))
-    }
-
-    fn was_just_written(&self, worker_id: &str, now: Time) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(worker_id).is_some_and(|known| known.is_fresh(now))
-    }
-
-    fn remember(&self, worker_id: &str, worker: Known) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED_MAX {
-            known.retain(|_, known| worker.written_at.ms_since(known.written_at) < REMEMBERED_MS);
-        }
-        if known.len() < REMEMBERED_MAX {
-            known.insert(worker_id.to_owned(), worker);
-        }
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

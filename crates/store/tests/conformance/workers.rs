@@ -71,7 +71,29 @@ async fn a_heartbeat_of_an_unknown_worker_is_harmless(platform: &Platform) {
     assert_eq!(platform.store.workers().await.unwrap(), []);
 }
 
+async fn a_call_that_was_rolled_back_is_written_with_the_next(platform: &Platform) {
+    platform.claim_for(beating("w2")).await;
+    let foreign = ClaimRequest { owner: Some("acme".into()), ..beating("w2") };
+    platform.store.claim(vec![beating("w1"), foreign]).await.expect_err("another's id is refused");
+    platform.claim_for(beating("w1")).await;
+    let known: Vec<_> = platform.store.workers().await.unwrap().into_iter().map(|one| one.worker_id).collect();
+    assert_eq!(known, ["w1", "w2"]);
+}
+
+async fn a_worker_that_another_node_gave_up_is_known_again_when_it_claims(platform: &Platform) {
+    platform.claim_for(beating("w1")).await;
+    platform.advance_ms(10_000);
+    let other_node = platform.open_again(|_| ()).await.unwrap();
+    other_node.rescue().await.unwrap();
+    assert_eq!(platform.store.workers().await.unwrap(), []);
+    platform.heartbeat("w1").await;
+    platform.claim_for(beating("w1")).await;
+    assert_eq!(platform.store.workers().await.unwrap().len(), 1);
+}
+
 facts![
+    a_call_that_was_rolled_back_is_written_with_the_next,
+    a_worker_that_another_node_gave_up_is_known_again_when_it_claims,
     a_worker_that_claims_is_known,
     calls_are_seen_and_the_start_stays,
     a_silent_worker_is_forgotten_by_the_rescue,
