@@ -48,7 +48,7 @@ struct At(Time);
 impl Serialize for At {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let timestamp = Timestamp::from_millisecond(self.0.0).map_err(serde::ser::Error::custom)?;
-        serializer.collect_str(&timestamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"))
+        serializer.collect_str(&format_args!("{timestamp:.3}"))
     }
 }
 

@@ -16,12 +16,12 @@ use taskwheel_model::{ExecId, TaskId, Time};
 const PICK: &str = "
 SELECT y.id, y.tenant, y.type, y.lane, y.rank, y.due, y.expire_at, y.round, y.attempts, y.error_count, y.checkpoint,
        y.category, y.creator, t.task_key, t.payload::text AS payload, t.retry::text AS retry, t.max_attempts, t.timeout_ms,
-       t.trace_parent, t.context
+       t.trace_parent, t.context, y.place::text
 FROM (
   SELECT q.* FROM generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
     SELECT x.* FROM (
       SELECT z.* FROM unnest($3::text[], $4::boolean[]) WITH ORDINALITY AS n(lane, plain_only, place) CROSS JOIN LATERAL (
-        SELECT w.* FROM task_waiting w
+        SELECT w.*, w.ctid AS place FROM task_waiting w
         WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $1
           AND w.due >= ($5::bigint[])[(n.place - 1) * 9 + r.rank + 1]
           AND (NOT n.plain_only OR w.category IS NULL) AND ($9::text IS NULL OR w.creator = $9) {tenant}
@@ -32,7 +32,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = y.id OFFSET 0) t";
 const BY_CATEGORY: &str = "UNION ALL
       SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
-        SELECT w.* FROM task_waiting w
+        SELECT w.*, w.ctid AS place FROM task_waiting w
         WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
           AND NOT w.lane = ANY($11::text[]) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
         ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z";
@@ -51,7 +51,12 @@ static PICK_BY_TYPE: LazyLock<[String; 3]> =
 static PICK_BY_CATEGORY: LazyLock<[String; 3]> =
     LazyLock::new(|| TENANTS.map(|tenant| PICK.replace("{categories}", BY_CATEGORY).replace("{tenant}", tenant)));
 
-pub(super) async fn pick(connection: &mut PgConnection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
+/// Picks tasks, and says where their rows lie.
+pub(super) async fn pick(
+    connection: &mut PgConnection,
+    pick: &Pick,
+    now: Time,
+) -> Attempted<(Vec<Picked>, Vec<String>)> {
     let statements: &'static [String; 3] = if pick.categories.is_empty() { &PICK_BY_TYPE } else { &PICK_BY_CATEGORY };
     let sql: &'static str = match pick.tenant.as_deref() {
         None => &statements[0],
@@ -73,7 +78,9 @@ pub(super) async fn pick(connection: &mut PgConnection, pick: &Pick, now: Time) 
         .fetch_all(connection)
         .await
         .map_err(fault)?;
-    rows.iter().map(|row| picked(row).map_err(fault)).collect()
+    let picked = rows.iter().map(picked).collect::<sqlx::Result<_>>().map_err(fault)?;
+    let places = rows.iter().map(|row| row.try_get(20)).collect::<sqlx::Result<_>>().map_err(fault)?;
+    Ok((picked, places))
 }
 
 fn picked(row: &PgRow) -> sqlx::Result<Picked> {

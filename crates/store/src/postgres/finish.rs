@@ -6,22 +6,36 @@ use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use taskwheel_model::{Status, TaskId, Time};
 
+macro_rules! columns {
+    () => {
+        "r.id, r.tenant, r.type, r.due, r.round, r.attempts, r.error_count, r.error_info, r.checkpoint, r.progress, r.result,
+           r.unique_key, r.run_id, r.affinity, r.exec_id, r.worker_id, r.host, r.started_at, r.heartbeat_ms"
+    };
+}
 /// The executions that end, guarded by id and execution. A few are found by their ids; many are joined.
 macro_rules! few {
     () => {
-        "DELETE FROM task_running r
+        concat!(
+            "DELETE FROM task_running r
          WHERE r.id = ANY($1::bigint[]) AND r.exec_id = ($2::uuid[])[array_position($1::bigint[], r.id)]
            AND r.tenant = COALESCE(($3::text[])[array_position($1::bigint[], r.id)], r.tenant)
-         RETURNING r.*, ($4::smallint[])[array_position($1::bigint[], r.id)] AS outcome,
+         RETURNING ",
+            columns!(),
+            ", ($4::smallint[])[array_position($1::bigint[], r.id)] AS outcome,
            ($5::text[])[array_position($1::bigint[], r.id)] AS reported"
+        )
     };
 }
 macro_rules! many {
     () => {
-        "DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
+        concat!(
+            "DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
            AS n(id, exec_id, tenant, outcome, result)
          WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
-         RETURNING r.*, n.outcome, n.result AS reported"
+         RETURNING ",
+            columns!(),
+            ", n.outcome, n.result AS reported"
+        )
     };
 }
 /// The unique keys of what ended, found by their index whatever the statistics say.

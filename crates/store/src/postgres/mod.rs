@@ -25,6 +25,7 @@ use news::Grapevine;
 use session::PgSession;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
 use taskwheel_model::{NewTask, Time};
@@ -89,7 +90,7 @@ pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Resu
     }
     let work = async {
         let now = read_clock(connection, "").await?;
-        let mut session = PgSession { connection, now };
+        let mut session = PgSession { connection, now, places: HashMap::new() };
         let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
@@ -114,7 +115,7 @@ impl Server for PgServer {
     }
 
     fn session(connection: &mut PgConnection, now: Time, _transaction: Option<()>) -> Box<dyn Session + '_> {
-        Box::new(PgSession { connection, now })
+        Box::new(PgSession { connection, now, places: HashMap::new() })
     }
 
     fn fault(error: sqlx::Error) -> Fault {

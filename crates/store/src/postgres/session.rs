@@ -10,11 +10,14 @@ use crate::verbs::{Count, Inspection, Upcoming};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use sqlx::postgres::PgConnection;
+use std::collections::HashMap;
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 
 pub(super) struct PgSession<'c> {
     pub(super) connection: &'c mut PgConnection,
     pub(super) now: Time,
+    /// Where picked tasks lie, which stays so while they are locked.
+    pub(super) places: HashMap<TaskId, String>,
 }
 
 #[async_trait]
@@ -40,11 +43,13 @@ impl Session for PgSession<'_> {
     }
 
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
-        claim::pick(self.connection, pick, self.now).await
+        let (picked, places) = claim::pick(self.connection, pick, self.now).await?;
+        self.places.extend(picked.iter().map(|task| task.id).zip(places));
+        Ok(picked)
     }
 
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
-        start::start(self.connection, starter, starts, self.now).await
+        start::start(self.connection, starter, starts, &self.places, self.now).await
     }
 
     async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {
