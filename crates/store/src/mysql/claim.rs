@@ -3,7 +3,7 @@
 //! Each rank of each lane is a range of the primary key of its own, cut off at now. So neither future tasks of a high
 //! priority nor due tasks of other types are ever looked at, and `FOR UPDATE SKIP LOCKED` locks the very rows it answers.
 //!
-//! 0. Where few tasks wait at all, their keys are read without locks, and those that are due are locked by primary key.
+//! 0. Where a short look at few lanes tells the keys of all that is due, those are locked by primary key.
 //! 1. Otherwise a probe that locks nothing tells which ranks of which lanes have something due. Most have nothing.
 //! 2. Rank by rank, rows are locked until there are enough. Where one lane alone has something due in a rank, that is one
 //!    locking read of its range. Where several have, or where another index finds the rows (a tenant's, a category's),
@@ -34,7 +34,7 @@ const RANGES_MAX: usize = 100;
 /// How much further than it wants to take a claim looks for rows of other tenants.
 const OWN_RANGE_FACTOR: usize = 4;
 const BY_PRIMARY_KEY: &str = " FROM task_waiting w FORCE INDEX (PRIMARY) WHERE ";
-/// So many lanes with less than so many tasks each are few.
+/// So many lanes are looked at, and so many tasks of each.
 const FEW_LANES_MAX: usize = 4;
 const FEW_MAX: usize = 16;
 /// Fewest keys to read of each of several ranges.
@@ -129,7 +129,8 @@ pub(super) async fn pick(
 }
 
 impl<'a> Claim<'a> {
-    /// The keys of what is due, in order, where few tasks wait in few lanes and all of them are wanted.
+    /// The keys of what is due, in order, where a short look at few lanes tells them all: few tasks wait there, or few are due and
+    /// the rest has the same rank.
     async fn few(&mut self) -> Attempted<Option<Vec<Key>>> {
         let Pick { creator, lanes, categories, .. } = self.pick;
         let is_plain = |lane: &PickLane| !lane.plain_only && lane.marks == [i64::MIN; RANKS];
@@ -139,22 +140,36 @@ impl<'a> Claim<'a> {
         }
         let mut query = QueryBuilder::new("");
         for (place, lane) in lanes.iter().enumerate() {
-            query.push(if place == 0 { "(" } else { " UNION ALL (" }).push("SELECT w.lane, w.due, w.id, w.`rank`");
-            self.push_index(&mut query, Source::Lane(lane));
-            query.push("w.lane = ").push_bind(&lane.lane);
-            query.push(format!(" ORDER BY w.`rank`, w.due, w.id LIMIT {FEW_MAX})"));
+            query.push(if place == 0 { "(" } else { " UNION ALL (" });
+            self.push_keys(&mut query, lane, "0");
+            query.push(format!(" ORDER BY w.`rank`, w.due, w.id LIMIT {FEW_MAX}) UNION ALL ("));
+            self.push_keys(&mut query, lane, "1");
+            query.push(" ORDER BY w.`rank` DESC, w.due DESC, w.id DESC LIMIT 1)");
         }
-        let mut keys = Vec::new();
+        let (mut keys, mut last_ranks) = (Vec::new(), HashMap::new());
         for row in query.build().fetch_all(&mut *self.connection).await.map_err(fault)? {
-            let rank = row.try_get(3).map_err(fault)?;
-            keys.push(key(&row, rank).map_err(fault)?);
+            let key = key(&row, row.try_get(3).map_err(fault)?).map_err(fault)?;
+            if row.try_get::<i64, _>(4).map_err(fault)? == 0 {
+                keys.push(key);
+            } else {
+                last_ranks.insert(key.lane, key.rank);
+            }
         }
-        if lanes.iter().any(|lane| keys.iter().filter(|key| key.lane == lane.lane).count() == FEW_MAX) {
-            return Ok(None);
-        }
-        keys.retain(|key| key.due <= self.now.0);
         keys.sort_unstable_by_key(|key| (key.rank, key.due, key.id));
-        Ok(Some(keys))
+        let is_known = |lane: &PickLane| {
+            let mut of_lane = keys.iter().filter(|key| key.lane == lane.lane).skip(FEW_MAX - 1);
+            of_lane.next().is_none_or(|last| last.due > self.now.0 && last_ranks.get(&lane.lane) == Some(&last.rank))
+        };
+        let are_known = lanes.iter().all(is_known);
+        keys.retain(|key| key.due <= self.now.0);
+        Ok(are_known.then_some(keys))
+    }
+
+    /// The keys of a lane, with a column of its own, up to the order.
+    fn push_keys(&self, query: &mut QueryBuilder<MySql>, lane: &'a PickLane, column: &str) {
+        query.push("SELECT w.lane, w.due, w.id, w.`rank`, ").push(column);
+        self.push_index(query, Source::Lane(lane));
+        query.push("w.lane = ").push_bind(&lane.lane);
     }
 
     /// Locks the first of these that nobody else has locked. What this transaction inserted is locked and known already.

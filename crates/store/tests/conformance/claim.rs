@@ -88,6 +88,20 @@ async fn future_tasks_of_a_high_priority_do_not_hold_up_due_ones(platform: &Plat
     assert_eq!(platform.claim("mail").await.len(), 100);
 }
 
+async fn what_is_due_is_found_among_many_that_are_not(platform: &Platform) {
+    let at = |ms: i64, priority: u8| NewTask { priority: Some(priority), ..due_in("mail", ms) };
+    for (future, due) in [(9, 9), (9, 5), (5, 9), (1, 1), (5, 1)] {
+        for dues in [1, 15, 16, 17, 40] {
+            platform.submit_all((0..30).map(|number| at(60_000 + number, future)).collect()).await;
+            platform.submit_all((0..dues).map(|_| at(0, due)).collect()).await;
+            let tenant = Some("default".into());
+            let some = platform.claim_ids(ClaimRequest { max: 10, tenant, ..worker(&["mail"]) }).await;
+            let rest = platform.claim_ids(worker(&["mail"])).await;
+            assert_eq!((some.len(), some.len() + rest.len()), (dues.min(10), dues), "{dues} at {due} beside {future}");
+        }
+    }
+}
+
 async fn a_claim_takes_no_more_than_its_maximum(platform: &Platform) {
     platform.submit_all((0..10).map(|_| task("mail")).collect()).await;
     assert_eq!(platform.claim_ids(ClaimRequest { max: 4, ..worker(&["mail"]) }).await.len(), 4);
@@ -235,6 +249,7 @@ facts![
     the_highest_priority_goes_first_then_the_earliest_due_then_the_lowest_id,
     a_late_priority_passes_everything_below_it,
     future_tasks_of_a_high_priority_do_not_hold_up_due_ones,
+    what_is_due_is_found_among_many_that_are_not,
     a_claim_takes_no_more_than_its_maximum,
     requests_of_one_call_are_answered_each_and_share_nothing,
     the_largest_claim_goes_through,
