@@ -36,6 +36,9 @@ pub(crate) enum ApiError {
     /// Nothing came back.
     #[error("no server answers at {server}: {cause}")]
     Unreachable { server: String, cause: String },
+    /// Who answers is not known to be the server.
+    #[error("the certificate of {server} is not trusted: {cause}")]
+    Untrusted { server: String, cause: String },
     /// The server says no.
     #[error("{message}")]
     Refused { status: StatusCode, message: String },
@@ -128,7 +131,13 @@ impl Api {
         while let Some(source) = cause.source() {
             cause = source;
         }
-        ApiError::Unreachable { server: self.name(), cause: cause.to_string() }
+        let (server, cause) = (self.name(), cause.to_string());
+        match cause.strip_prefix("invalid peer certificate: ") {
+            Some(cause) => ApiError::Untrusted { server, cause: cause.to_owned() },
+            // The first bytes of an alert where those of an answer were to come.
+            None if cause == "invalid HTTP version parsed" => self.strange("is it one with TLS, at https://?"),
+            None => ApiError::Unreachable { server, cause },
+        }
     }
 
     /// The error of an answer that makes no sense.
@@ -167,7 +176,7 @@ impl ApiError {
     /// Whether the same call may go well a little later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            ApiError::Unreachable { .. } => true,
+            ApiError::Unreachable { .. } | ApiError::Untrusted { .. } => true,
             ApiError::Refused { status, .. } => {
                 status.is_server_error()
                     || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
@@ -180,6 +189,9 @@ impl ApiError {
     pub(crate) fn advice(&self) -> &'static str {
         let status = match self {
             ApiError::Unreachable { .. } => return "start one with `taskwheel serve`, or name it with --server",
+            ApiError::Untrusted { .. } => {
+                return "set SSL_CERT_FILE to the certificate of the authority that signed the server's";
+            }
             ApiError::Strange { .. } => return "look whether --server names a Taskwheel server of this version",
             ApiError::Refused { status, .. } => *status,
         };

@@ -64,6 +64,12 @@ async fn with_a_certificate_it_speaks_https() {
     let answer = client.get(format!("{url}/readyz")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert!(reqwest::Client::new().get(format!("{url}/readyz")).send().await.is_err(), "not everybody trusts it");
+    for (server, expected) in [(url.clone(), "SSL_CERT_FILE"), (url.replace("https:", "http:"), "https://")] {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+        let refused = list.args(["tasks", "list", "--server", &server]).output().await.unwrap();
+        let complaint = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && complaint.contains(expected), "{complaint}");
+    }
     let bad = run(&database, &["serve", "--tls-cert", &key, "--tls-key", &key]).await;
     assert!(!bad.status.success());
     drop(process);
