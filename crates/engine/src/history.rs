@@ -1,10 +1,11 @@
-//! History: finished tasks and runs that are past their retention are removed, and so are old answers to idempotent calls.
+//! History: finished tasks, runs and lines of the log of changes that are past their retention are removed, and so are old answers to
+//! idempotent calls.
 //!
 //! The authority is the store: what is finished, and since when, by the database's clock. It goes in small transactions with
 //! pauses between them, so that live work is never held up, and whatever one engine or one failure leaves is found the next
 //! time by any of them.
 
-use crate::{Inner, rest};
+use crate::{EngineOptions, Inner, rest};
 use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_store::{Result, Retention};
@@ -20,7 +21,7 @@ const LATE_SHARE: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
-    let every = every(&inner.options.retention, inner.options.keep_runs_ms);
+    let every = every(&inner.options);
     loop {
         let pause = match purge_chunk(&inner).await {
             Ok(0) => every,
@@ -40,10 +41,11 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// How often to look: often where tasks are kept for seconds, and not more than needed where they are kept for days.
-fn every(retention: &Retention, keep_runs_ms: Option<i64>) -> Duration {
-    let Retention { success_ms, failure_ms, manually_processed_ms, cancelled_ms } = *retention;
-    let shortest =
-        [success_ms, failure_ms, manually_processed_ms, cancelled_ms, keep_runs_ms].into_iter().flatten().min();
+fn every(options: &EngineOptions) -> Duration {
+    let EngineOptions { retention, keep_runs_ms, keep_audit_ms, .. } = *options;
+    let Retention { success_ms, failure_ms, manually_processed_ms, cancelled_ms } = retention;
+    let times = [success_ms, failure_ms, manually_processed_ms, cancelled_ms, keep_runs_ms, keep_audit_ms];
+    let shortest = times.into_iter().flatten().min();
     let kept = shortest.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
     kept.map_or(EVERY_MAX, |kept| (kept / LATE_SHARE).clamp(EVERY_MIN, EVERY_MAX))
 }
@@ -52,6 +54,9 @@ async fn purge_chunk(inner: &Inner) -> Result<u64> {
     let mut forgotten = inner.store.forget_answers().await?;
     if let Some(keep_ms) = inner.options.keep_runs_ms {
         forgotten += inner.store.purge_runs(keep_ms).await?;
+    }
+    if let Some(keep_ms) = inner.options.keep_audit_ms {
+        forgotten += inner.store.purge_audit(keep_ms).await?;
     }
     if inner.options.retention == Retention::default() {
         return Ok(forgotten);
@@ -67,10 +72,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_seconds_is_looked_for_every_second() {
-        let keep = |ms| Retention { success_ms: Some(ms), failure_ms: Some(86_400_000), ..Retention::default() };
-        assert_eq!(every(&Retention::default(), None), EVERY_MAX);
-        assert_eq!(every(&keep(0), None), EVERY_MIN);
-        assert_eq!(every(&keep(100_000), None), Duration::from_secs(10));
-        assert_eq!(every(&keep(7 * 86_400_000), None), EVERY_MAX);
+        let keep = |ms| {
+            let retention = Retention { success_ms: Some(ms), failure_ms: Some(86_400_000), ..Retention::default() };
+            EngineOptions { retention, ..EngineOptions::default() }
+        };
+        assert_eq!(every(&EngineOptions::default()), EVERY_MAX);
+        assert_eq!(every(&keep(0)), EVERY_MIN);
+        assert_eq!(every(&keep(100_000)), Duration::from_secs(10));
+        assert_eq!(every(&keep(7 * 86_400_000)), EVERY_MAX);
+        assert_eq!(every(&EngineOptions { keep_audit_ms: Some(5_000), ..keep(100_000) }), EVERY_MIN);
     }
 }

@@ -50,6 +50,8 @@ pub struct EngineOptions {
     pub retention: Retention,
     /// How long the records of runs are kept after their end, in milliseconds. `None` is for ever.
     pub keep_runs_ms: Option<i64>,
+    /// How long the log of changes is kept, in milliseconds. `None` is for ever.
+    pub keep_audit_ms: Option<i64>,
 }
 
 impl Default for EngineOptions {
@@ -59,6 +61,7 @@ impl Default for EngineOptions {
             rescue_every: Duration::from_millis(500),
             retention: Retention::default(),
             keep_runs_ms: None,
+            keep_audit_ms: None,
         }
     }
 }

@@ -252,6 +252,13 @@ pub fn audit_id(now: Time) -> String {
         .to_string()
 }
 
+/// What is smaller than the ids of all lines since a time, and greater than those of all before.
+pub(crate) fn audit_ids_since(time: Time) -> String {
+    /// The digits of the time, with their hyphen.
+    const TIME: usize = 13;
+    audit_id(time)[..TIME].to_owned()
+}
+
 /// The SHA-256 of a text, in hex digits.
 pub(crate) fn sha256(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -292,5 +299,7 @@ mod tests {
     fn ids_of_lines_grow_with_time() {
         assert!(audit_id(Time(1_700_000_000_000)) < audit_id(Time(1_700_000_000_001)));
         assert_ne!(audit_id(Time(5)), audit_id(Time(5)));
+        let since = audit_ids_since(Time(1_700_000_000_001));
+        assert!(audit_id(Time(1_700_000_000_000)) < since && since < audit_id(Time(1_700_000_000_001)));
     }
 }

@@ -163,6 +163,8 @@ pub trait Access: Send + Sync {
 
     /// Lines of the log, newest first.
     async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditEntry>>;
+    /// Removes some lines of the log that are older than this, oldest first, and says how many.
+    async fn purge_audit(&self, keep_ms: i64) -> Result<u64>;
 }
 
 /// What a look at the clocks did.

@@ -5,6 +5,7 @@
 
 use crate::audit::AuditArgs;
 use crate::database::DatabaseArgs;
+use crate::purge::PurgeArgs;
 use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
 use crate::serve::ServeArgs;
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Tenants(TenantsCommand),
     /// Show who changed what.
     Audit(AuditArgs),
+    /// Remove what is past its retention, on the database itself.
+    Purge(Box<PurgeArgs>),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
     /// Look for what is wrong with the database.

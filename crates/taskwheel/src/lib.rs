@@ -1,6 +1,7 @@
 //! The program `taskwheel`: the server, and the command line that talks to it.
 //!
-//! Every command but `serve`, `tokens`, `tenants`, `migrate` and `check` is a client of the HTTP API and can do no more than other clients can.
+//! Every command but `serve`, `tokens`, `tenants`, `purge`, `migrate` and `check` is a client of the HTTP API and can do no more than other
+//! clients can.
 //! What is for programs goes to stdout, what is for people who wait for it to stderr.
 
 mod api;
@@ -11,6 +12,7 @@ mod database;
 mod duration;
 mod output;
 mod progress;
+mod purge;
 mod retention;
 mod runs;
 mod schedules;
@@ -66,6 +68,7 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Tokens(command) => tokens::tokens(command, cli.tenant, cli.json).await,
         Command::Tenants(command) => tokens::tenants(command, cli.json).await,
         Command::Audit(args) => audit::audit(&api()?, cli.json, args).await,
+        Command::Purge(args) => purge::purge(*args, cli.json).await,
         Command::Migrate(args) => database::migrate(args, cli.json).await,
         Command::Check(args) => database::check(args, cli.json).await,
         Command::Completions { shell } => completions(shell),

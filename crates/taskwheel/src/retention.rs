@@ -1,7 +1,8 @@
-//! How long `taskwheel serve` keeps finished tasks.
+//! How long `taskwheel serve` keeps finished tasks and records.
 
 use crate::duration::milliseconds;
 use clap::Args;
+use taskwheel_engine::EngineOptions;
 use taskwheel_store::Retention;
 
 /// How long finished tasks are kept, each until it is deleted unless something else is said.
@@ -23,6 +24,9 @@ pub(crate) struct RetentionArgs {
     /// Keep the records of the runs of schedules so long after their end, like 90d.
     #[arg(long, env = "TASKWHEEL_KEEP_RUNS", value_name = "DURATION", value_parser = kept_ms)]
     keep_runs: Option<i64>,
+    /// Keep the log of changes so long, like 400d.
+    #[arg(long, env = "TASKWHEEL_KEEP_AUDIT", value_name = "DURATION", value_parser = kept_ms)]
+    keep_audit: Option<i64>,
 }
 
 impl RetentionArgs {
@@ -31,18 +35,16 @@ impl RetentionArgs {
         self.keep_success != Some(0)
     }
 
-    /// How long the records of runs are kept.
-    pub(crate) fn keep_runs_ms(&self) -> Option<i64> {
-        self.keep_runs
-    }
-
-    pub(crate) fn retention(&self) -> Retention {
-        Retention {
+    /// How an engine is to keep things.
+    pub(crate) fn options(&self) -> EngineOptions {
+        let retention = Retention {
             success_ms: self.keep_success,
             failure_ms: self.keep_failure,
             manually_processed_ms: self.keep_resolved,
             cancelled_ms: self.keep_cancelled,
-        }
+        };
+        let (keep_runs_ms, keep_audit_ms) = (self.keep_runs, self.keep_audit);
+        EngineOptions { retention, keep_runs_ms, keep_audit_ms, ..EngineOptions::default() }
     }
 }
 
@@ -70,13 +72,14 @@ mod tests {
     fn everything_is_kept_unless_something_else_is_said() {
         let kept = read("serve").unwrap();
         assert!(kept.keeps_success());
-        assert_eq!(kept.retention(), Retention::default());
-        assert_eq!(kept.keep_runs_ms(), None);
-        assert_eq!(read("serve --keep-runs 90d").unwrap().keep_runs_ms(), Some(90 * 86_400_000));
+        assert_eq!(kept.options().retention, Retention::default());
+        assert_eq!((kept.options().keep_runs_ms, kept.options().keep_audit_ms), (None, None));
+        let kept = read("serve --keep-runs 90d --keep-audit 400d").unwrap().options();
+        assert_eq!((kept.keep_runs_ms, kept.keep_audit_ms), (Some(90 * 86_400_000), Some(400 * 86_400_000)));
         let kept = read("serve --keep-success 7d --keep-cancelled 0").unwrap();
         assert!(kept.keeps_success());
         let expected = Retention { success_ms: Some(7 * 86_400_000), cancelled_ms: Some(0), ..Retention::default() };
-        assert_eq!(kept.retention(), expected);
+        assert_eq!(kept.options().retention, expected);
     }
 
     #[test]

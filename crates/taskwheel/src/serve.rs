@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use taskwheel_engine::{Engine, EngineOptions};
+use taskwheel_engine::Engine;
 use taskwheel_model::zone;
 use taskwheel_store::Store;
 use tokio::net::lookup_host;
@@ -65,9 +65,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     })?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
-    let (retention, keep_runs_ms) = (args.retention.retention(), args.retention.keep_runs_ms());
-    let options = EngineOptions { retention, keep_runs_ms, ..EngineOptions::default() };
-    let engine = Arc::new(Engine::start(store, options));
+    let engine = Arc::new(Engine::start(store, args.retention.options()));
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(scheme, address);
     // Whoever reads no further than where it listens must not end it.

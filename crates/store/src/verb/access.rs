@@ -1,7 +1,8 @@
 //! Access: tokens, quotas, and the log of who changed what. A change and its line in the log are one transaction.
 
 use super::{Memory, types};
-use crate::access::{Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange, sha256};
+use crate::access::{Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange};
+use crate::access::{audit_ids_since, sha256};
 use crate::people::{Acted, Action};
 use crate::plain::{Kind, PlainRow, plain};
 use crate::session::{Attempted, Session};
@@ -10,7 +11,7 @@ use crate::verb::watermark::LaneDue;
 use crate::verbs::TaskType;
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
-use taskwheel_model::{TaskId, Time};
+use taskwheel_model::{TaskId, Time, limits};
 
 /// Longer texts are in the log in short.
 const SHOWN_BYTES_MAX: usize = 4_096;
@@ -283,6 +284,15 @@ pub(super) async fn audit(session: &mut dyn Session, query: &AuditQuery) -> Atte
     let lines = lines.and(" ORDER BY id DESC LIMIT ?").bind(query.limit as i64);
     let kinds = [Text, Number, Number, Text, Text, Text, Text, Text, Text, Text];
     session.rows(&lines, &kinds).await?.into_iter().map(read_line).collect()
+}
+
+/// The ids grow with time, so that the oldest lines are the first of the primary key.
+pub(super) async fn purge_audit(session: &mut dyn Session, keep_ms: i64) -> Attempted<u64> {
+    let end = audit_ids_since(session.now().plus_ms(-keep_ms));
+    let find = plain("SELECT id FROM task_audit WHERE id < ? ORDER BY id LIMIT ?").bind(end);
+    let old = session.rows(&find.bind(limits::CHUNK_ROWS_MAX as i64), &[Kind::Text]).await?;
+    let Some(mut last) = old.into_iter().next_back() else { return Ok(0) };
+    session.execute(&plain("DELETE FROM task_audit WHERE id <= ?").bind(last.text()?)).await
 }
 
 fn read_line(mut row: PlainRow) -> Attempted<AuditEntry> {

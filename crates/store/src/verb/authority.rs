@@ -124,4 +124,12 @@ impl<D: Database> Access for SqlStore<D> {
             .look("audit", query, |session, query| Box::pin(async move { access::audit(session, &query).await }))
             .await
     }
+
+    async fn purge_audit(&self, keep_ms: i64) -> Result<u64> {
+        self.core
+            .change("purge_audit", Repeat::Harmless, keep_ms, |session, keep_ms| {
+                Box::pin(async move { access::purge_audit(session, *keep_ms).await })
+            })
+            .await
+    }
 }

@@ -178,6 +178,19 @@ async fn changes_of_types_and_tokens_are_in_the_log(platform: &Platform) {
     assert!(lines.iter().all(|line| !format!("{line:?}").contains(secret)), "no secret is in the log");
 }
 
+async fn old_lines_of_the_log_are_purged(platform: &Platform) {
+    for _ in 0..3 {
+        let id = platform.submit(task("mail")).await;
+        platform.store.act_as(somebody(), None, id, Action::Cancel).await.unwrap();
+        platform.advance_ms(1_000);
+    }
+    assert_eq!(platform.store.purge_audit(3_000).await.unwrap(), 0);
+    assert_eq!(platform.store.purge_audit(1_999).await.unwrap(), 2);
+    assert_eq!(platform.store.purge_audit(1_999).await.unwrap(), 0);
+    let left = platform.store.audit(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(left.iter().map(|line| line.at).collect::<Vec<_>>(), [platform.now().plus_ms(-1_000)]);
+}
+
 async fn the_log_has_pages_and_can_be_searched(platform: &Platform) {
     let mut ids = Vec::new();
     for tenant in ["acme", "other", "acme"] {
@@ -237,6 +250,7 @@ facts![
     an_action_on_many_is_one_line_with_its_filter_and_counts,
     changes_of_types_and_tokens_are_in_the_log,
     the_log_has_pages_and_can_be_searched,
+    old_lines_of_the_log_are_purged,
     quotas_are_kept_and_live_tasks_are_counted,
     a_task_knows_the_token_it_was_submitted_with,
 ];

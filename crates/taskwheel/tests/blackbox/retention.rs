@@ -60,6 +60,38 @@ async fn the_record_of_a_run_goes_after_its_retention(dialect: Dialect) {
     server.end().await;
 }
 
+async fn the_log_of_changes_goes_after_its_retention(dialect: Dialect) {
+    let server = Server::start_with(dialect, &["--keep-audit", "3s"], &[]).await;
+    let lines = async || server.get("/v1/audit").await.ok()["items"].as_array().unwrap().len();
+    let id = server.submit(json!({"type": "t"})).await;
+    server.post(&format!("/v1/tasks/{id}/cancel"), json!({})).await.ok();
+    assert_eq!(lines().await, 1, "it is kept for a while");
+    eventually("it is gone", IN_TIME, async || lines().await == 0).await;
+    assert_eq!(server.task(id).await["status"], "Cancelled", "the task has a retention of its own");
+    server.end().await;
+}
+
+async fn a_purge_writes_down_what_it_removes(dialect: Dialect) {
+    let server = Server::start(dialect).await;
+    let failed = ended(&server, "failure").await;
+    let done = ended(&server, "success").await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let purge = async |line: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+        command.arg("purge").args(line).args(["--database", &server.database.url, "--json"]).output().await.unwrap()
+    };
+    let nothing_said = purge(&[]).await;
+    assert!(!nothing_said.status.success() && !is_gone(&server, done).await, "{nothing_said:?}");
+    let kept = purge(&["--keep-success", "1h"]).await;
+    assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), r#"{"audit":0,"runs":0,"tasks":0}"#);
+    let purged = purge(&["--keep-success", "0", "--export", file.path().to_str().unwrap()]).await;
+    assert_eq!(String::from_utf8_lossy(&purged.stdout).trim(), r#"{"audit":0,"runs":0,"tasks":1}"#, "{purged:?}");
+    assert!(is_gone(&server, done).await && !is_gone(&server, failed).await);
+    let written: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
+    assert_eq!((&written["id"], &written["status"]), (&json!(done), &json!("Success")));
+    server.end().await;
+}
+
 macro_rules! on_each {
     ($($fact:ident),*) => {
         on_each! { in sqlite on Sqlite: $($fact),* }
@@ -81,5 +113,7 @@ macro_rules! on_each {
 on_each![
     a_finished_task_goes_after_its_retention,
     a_success_that_is_not_kept_goes_as_it_finishes,
-    the_record_of_a_run_goes_after_its_retention
+    the_record_of_a_run_goes_after_its_retention,
+    the_log_of_changes_goes_after_its_retention,
+    a_purge_writes_down_what_it_removes
 ];

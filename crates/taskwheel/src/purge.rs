@@ -1,0 +1,81 @@
+//! `taskwheel purge`: removes what is past its retention, on the database itself, and writes finished tasks to a file first if asked.
+
+use crate::database::{self, DatabaseArgs};
+use crate::output;
+use crate::retention::RetentionArgs;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use taskwheel_engine::EngineOptions;
+use taskwheel_store::{Retention, export};
+
+/// What goes, and where it is written before.
+#[derive(Args)]
+pub(crate) struct PurgeArgs {
+    #[command(flatten)]
+    retention: RetentionArgs,
+    /// Append each task to this file before it goes, as one line of JSON.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub(crate) async fn purge(args: PurgeArgs, json: bool) -> Result<()> {
+    let EngineOptions { retention, keep_runs_ms, keep_audit_ms, .. } = args.retention.options();
+    if retention == Retention::default() && keep_runs_ms.is_none() && keep_audit_ms.is_none() {
+        bail!("say how long something is kept, like --keep-success 7d: everything else stays");
+    }
+    if let Some(file) = database::missing_file(&args.database) {
+        bail!("there is no database {file}: name another with --database");
+    }
+    let store = database::open(&args.database, true).await?;
+    let mut file = match &args.export {
+        Some(path) => {
+            let opened = File::options().create(true).append(true).open(path);
+            Some(Durable(io::BufWriter::new(opened.with_context(|| format!("cannot write {}", path.display()))?)))
+        }
+        None => None,
+    };
+    let writer = file.as_mut().map(|file| file as &mut (dyn Write + Send));
+    let tasks = export::purge(&*store, retention, writer).await?;
+    let (mut runs, mut lines) = (0, 0);
+    if let Some(keep_ms) = keep_runs_ms {
+        runs = whole(async || store.purge_runs(keep_ms).await).await?;
+    }
+    if let Some(keep_ms) = keep_audit_ms {
+        lines = whole(async || store.purge_audit(keep_ms).await).await?;
+    }
+    if json {
+        return output::print(&json!({"tasks": tasks, "runs": runs, "audit": lines}).to_string());
+    }
+    output::print(&format!("removed {tasks} tasks, {runs} runs and {lines} lines of the log of changes"))
+}
+
+/// Removes chunk after chunk, and says how many there were.
+async fn whole(chunk: impl AsyncFn() -> taskwheel_store::Result<u64>) -> Result<u64> {
+    let mut removed = 0;
+    loop {
+        match chunk().await? {
+            0 => return Ok(removed),
+            count => removed += count,
+        }
+    }
+}
+
+/// A file whose flush reaches the disk: what was written there may go.
+struct Durable(io::BufWriter<File>);
+
+impl Write for Durable {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        self.0.get_ref().sync_all()
+    }
+}
