@@ -20,19 +20,18 @@ fn patient(worker: &str, task_type: &str, wait_ms: i64) -> Value {
     claim
 }
 
-/// Until so many workers have called.
-async fn called(server: &Server, workers: usize) {
-    eventually("the workers have called", Duration::from_secs(10), async || {
-        server.get("/v1/workers").await.ok()["items"].as_array().unwrap().len() >= workers
+/// Until so many claims wait at the server.
+async fn wait(server: &Server, claims: usize) {
+    let line = format!("\ntaskwheel_waiting_claims {claims}\n");
+    eventually("the claims wait", Duration::from_secs(10), async || {
+        server.get("/metrics").await.ok().as_str().unwrap().contains(&line)
     })
     .await;
-    // The claim that registered them has still to come back empty.
-    tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
 async fn a_waiting_worker_has_a_new_task_at_once(server: &Server) {
     let waiting = waiting(server, patient("w", "mail", 20_000));
-    called(server, 1).await;
+    wait(server, 1).await;
     let submitted = Instant::now();
     let id = server.submit(json!({"type": "mail"})).await;
     let (answer, came) = waiting.await.unwrap();
@@ -42,7 +41,7 @@ async fn a_waiting_worker_has_a_new_task_at_once(server: &Server) {
 
 async fn a_waiting_worker_has_a_delayed_task_when_it_is_due(server: &Server) {
     let waiting = waiting(server, patient("w", "mail", 20_000));
-    called(server, 1).await;
+    wait(server, 1).await;
     let submitted = Instant::now();
     let id = server.submit(json!({"type": "mail", "delay_ms": 1_000})).await;
     let (answer, came) = waiting.await.unwrap();
@@ -65,7 +64,7 @@ async fn an_empty_claim_is_answered_in_time(server: &Server) {
 async fn each_task_goes_to_one_of_many_waiting_workers(server: &Server) {
     let workers: Vec<_> =
         (0..20).map(|number| waiting(server, patient(&format!("w{number}"), "mail", 3_000))).collect();
-    called(server, 20).await;
+    wait(server, 20).await;
     let tasks: Vec<_> = (0..20).map(|number| json!({"type": "mail", "key": number.to_string()})).collect();
     server.post("/v1/tasks/batch", json!({"tasks": tasks})).await.ok();
     let mut ids = Vec::new();
@@ -102,9 +101,11 @@ async fn the_tasks_of_a_silent_worker_are_done_by_another(server: &Server) {
 
 async fn a_worker_that_goes_away_while_it_waits_takes_nothing_along(server: &Server) {
     let gone = waiting(server, patient("gone", "mail", 20_000));
-    called(server, 1).await;
+    wait(server, 1).await;
     gone.abort();
     let _ = gone.await;
+    // Its connection ends in its own time, and until then nobody can know.
+    wait(server, 0).await;
     let id = server.submit(json!({"type": "mail"})).await;
     let (answer, _) = waiting(server, patient("here", "mail", 5_000)).await.unwrap();
     assert_eq!(answer["tasks"][0]["id"], id);
