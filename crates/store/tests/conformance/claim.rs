@@ -3,6 +3,7 @@
 use crate::facts;
 use crate::support::{Platform, due_at, due_in, task, worker};
 use std::collections::HashSet;
+use std::time::Duration;
 use taskwheel_model::{NewTask, Status, TaskId, TypeSettings, limits};
 use taskwheel_store::people::Action;
 use taskwheel_store::worker::ClaimRequest;
@@ -131,6 +132,55 @@ async fn a_thousand_types_fit_in_one_claim(platform: &Platform) {
     assert_eq!(platform.claim_ids(request).await, ids);
 }
 
+async fn tasks_of_many_types_come_in_one_order_and_each_once(platform: &Platform) {
+    let names: Vec<_> = (0..12).map(|number| format!("type{number}")).collect();
+    let types: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut expected = Vec::new();
+    for number in 0..400_i64 {
+        // One type has nearly all that is early, and each has some of every priority.
+        let place = if number < 150 { 3 } else { number as usize % types.len() };
+        let priority = [5, 9, 1][number as usize % 3];
+        let due = NewTask { priority: Some(priority), ..due_in(types[place], number / 4) };
+        expected.push((9 - priority, number / 4, platform.submit(due).await));
+    }
+    platform.advance_ms(1_000);
+    expected.sort_unstable();
+    let expected: Vec<_> = expected.into_iter().map(|(_, _, id)| id).collect();
+    let mut claimed = Vec::new();
+    while claimed.len() < 200 {
+        claimed.extend(platform.claim_ids(ClaimRequest { max: 20, ..worker(&types) }).await);
+    }
+    assert_eq!(claimed, expected[..200]);
+    let claims = (0..8).map(|number| {
+        let store = platform.store.clone();
+        let request = ClaimRequest { worker_id: format!("w{number}"), max: 7, ..worker(&types) };
+        tokio::spawn(async move {
+            let mut ids = Vec::new();
+            while let Some(tasks) =
+                store.claim(vec![request.clone()]).await.unwrap().pop().filter(|some| !some.is_empty())
+            {
+                ids.extend(tasks.into_iter().map(|task| task.id));
+            }
+            ids
+        })
+    });
+    for claim in claims.collect::<Vec<_>>() {
+        claimed.extend(claim.await.unwrap());
+    }
+    // What others had locked when it was looked for is found by a later look, twenty times as long after as that took.
+    for _ in 0..100 {
+        claimed.extend(platform.claim_ids(worker(&types)).await);
+        if claimed.len() == expected.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    claimed[200..].sort_unstable();
+    let mut rest = expected[200..].to_vec();
+    rest.sort_unstable();
+    assert_eq!(claimed[200..], rest);
+}
+
 async fn types_are_told_apart_letter_by_letter(platform: &Platform) {
     let ids = platform.submit_all(vec![task("Mail"), task("mail"), task("mail_"), task("mail.")]).await;
     assert_eq!(platform.claim_ids(worker(&["mail"])).await, [ids[1]]);
@@ -254,6 +304,7 @@ facts![
     requests_of_one_call_are_answered_each_and_share_nothing,
     the_largest_claim_goes_through,
     a_thousand_types_fit_in_one_claim,
+    tasks_of_many_types_come_in_one_order_and_each_once,
     types_are_told_apart_letter_by_letter,
     a_claim_of_a_tenant_or_creator_gets_only_theirs,
     a_category_finds_its_own_tasks_and_those_of_its_types,
