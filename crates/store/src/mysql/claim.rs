@@ -26,9 +26,9 @@ use taskwheel_model::{ExecId, TaskId, Time};
 use uuid::fmt::Hyphenated;
 
 const RANKS: usize = 9;
-/// So many sources are probed in a statement, each by its own bounds, marks included. Where there are more, those without marks are looked
-/// up in one join, which costs less for each but starts at the head of each range, where what was claimed lies until it is purged.
-const PROBED_AT_ONCE: usize = 16;
+/// Up to so many sources are probed each by its own bounds, marks included. More are looked up in one join, which costs
+/// less for each but starts at the head of each range.
+const PROBED_BY_BOUNDS_MAX: usize = 16;
 /// Most ranges in one statement.
 const RANGES_MAX: usize = 100;
 /// How much further than it wants to take a claim looks for rows of other tenants.
@@ -205,16 +205,12 @@ impl<'a> Claim<'a> {
         if lanes.is_empty() && categories.is_empty() {
             return Ok(due);
         }
-        if lanes.len() + categories.len() <= PROBED_AT_ONCE {
+        if lanes.len() + categories.len() <= PROBED_BY_BOUNDS_MAX {
             self.probe_by_bounds(&[lanes, categories].concat(), &mut due).await?;
-            return Ok(due);
+        } else {
+            self.probe_by_name(&lanes, &mut due).await?;
+            self.probe_by_name(&categories, &mut due).await?;
         }
-        let (marked, fresh): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|lane| lane.is_marked());
-        for sources in marked.chunks(PROBED_AT_ONCE) {
-            self.probe_by_bounds(sources, &mut due).await?;
-        }
-        self.probe_by_name(&fresh, &mut due).await?;
-        self.probe_by_name(&categories, &mut due).await?;
         Ok(due)
     }
 
@@ -436,11 +432,6 @@ impl<'a> Claim<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Whether it is known where to start.
-    fn is_marked(self) -> bool {
-        matches!(self, Source::Lane(lane) if lane.marks != [i64::MIN; RANKS])
-    }
-
     fn name(self) -> &'a str {
         match self {
             Source::Lane(lane) => &lane.lane,
