@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use taskwheel_engine::EngineOptions;
 use taskwheel_store::{Retention, export};
 
@@ -33,13 +33,11 @@ pub(crate) async fn purge(args: PurgeArgs, json: bool) -> Result<()> {
         bail!("there is no database {file}: name another with --database");
     }
     let store = database::open(&args.database, true).await?;
-    let mut file = match &args.export {
-        Some(path) => {
-            let opened = File::options().create(true).append(true).open(path);
-            Some(Durable(io::BufWriter::new(opened.with_context(|| format!("cannot write {}", path.display()))?)))
-        }
-        None => None,
-    };
+    let opened = args
+        .export
+        .as_deref()
+        .map(|path| Durable::append_to(path).with_context(|| format!("cannot write {}", path.display())));
+    let mut file = opened.transpose()?;
     let writer = file.as_mut().map(|file| file as &mut (dyn Write + Send));
     let tasks = export::purge(&*store, retention, writer).await?;
     let (mut runs, mut lines) = (0, 0);
@@ -68,6 +66,24 @@ async fn whole(chunk: impl AsyncFn() -> taskwheel_store::Result<u64>) -> Result<
 
 /// A file whose flush reaches the disk: what was written there may go.
 struct Durable(io::BufWriter<File>);
+
+impl Durable {
+    fn append_to(path: &Path) -> io::Result<Durable> {
+        let mut file = File::options().create(true).read(true).append(true).open(path)?;
+        // A purge that was cut off may have left half a line, whose task is still there.
+        let mut last = [b'\n'];
+        if file.seek(SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last)?;
+        }
+        if last != [b'\n'] {
+            file.write_all(b"\n")?;
+        }
+        // The name of a new file is kept by its directory.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()?;
+        Ok(Durable(io::BufWriter::new(file)))
+    }
+}
 
 impl Write for Durable {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -36,9 +36,8 @@ const READ_CONNECTIONS_MAX: u32 = 4;
 /// Every statement of ours has an end, and so has a pause between two in a transaction: a node that is stopped in the middle of
 /// one shall not keep its tasks from the others. Connections for work on tasks keep to their indexes, and to the order of those, whatever
 /// the statistics of a table that fills and empties all day say: a claim of ten types would read and sort all that is due. They plan
-/// each statement once. They pack large payloads by lz4 where the server has it,
-/// which takes a tenth of the time of its default. What they insert is not told of by the trigger
-/// but after its commit, see `news`.
+/// each statement once. They pack large payloads by lz4 where the server has it: 10 kB are stored in half the time. What they insert is
+/// not told of by the trigger but after its commit, see `news`.
 const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed';
      SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s';
      SET jit = off; SET plan_cache_mode = force_generic_plan; SET taskwheel.notify = 'off';

@@ -76,6 +76,7 @@ async fn a_purge_writes_down_what_it_removes(dialect: Dialect) {
     let failed = ended(&server, "failure").await;
     let done = ended(&server, "success").await;
     let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "{\"half a li").unwrap();
     let purge = async |line: &[&str]| {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_taskwheel"));
         command.arg("purge").args(line).args(["--database", &server.database.url, "--json"]).output().await.unwrap()
@@ -87,7 +88,8 @@ async fn a_purge_writes_down_what_it_removes(dialect: Dialect) {
     let purged = purge(&["--keep-success", "0", "--export", file.path().to_str().unwrap()]).await;
     assert_eq!(String::from_utf8_lossy(&purged.stdout).trim(), r#"{"audit":0,"runs":0,"tasks":1}"#, "{purged:?}");
     assert!(is_gone(&server, done).await && !is_gone(&server, failed).await);
-    let written: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
+    let lines = std::fs::read_to_string(file.path()).unwrap();
+    let written: serde_json::Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&written["id"], &written["status"]), (&json!(done), &json!("Success")));
     server.end().await;
 }
