@@ -30,8 +30,8 @@ export async function drive(peer) {
     mode === "drain" ? await drain(peer, Number(rest[0]), Number(rest[1]), rest[2])
     : commands[mode] ? await commands[mode](peer, ...rest.map(Number))
     : unknown();
-  console.log(JSON.stringify(answer ?? {}));
-  process.exit(0);
+  // What does not fit into the pipe at once would be lost with the process.
+  process.stdout.write(`${JSON.stringify(answer ?? {})}\n`, () => process.exit(0));
 }
 
 function unknown() {

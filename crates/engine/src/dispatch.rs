@@ -67,6 +67,16 @@ impl Ticket {
         }
         wakes
     }
+
+    /// Keeps it for a task, if it sleeps.
+    fn keep(&self, task_type: &str) -> bool {
+        let mut state = self.state();
+        let sleeps = matches!(*state, State::Asleep);
+        if sleeps {
+            *state = State::Woken(task_type.to_owned());
+        }
+        sleeps
+    }
 }
 
 /// A sleeping claim that is kept for a task on its way: nobody else wakes it.
@@ -125,10 +135,9 @@ impl Dispatch {
             let ClaimRequest { tenant, creator, .. } = &*ticket.request;
             tenant.as_ref().is_none_or(|tenant| *tenant == task.tenant)
                 && (creator.is_none() || *creator == task.creator)
-                && matches!(*ticket.state(), State::Asleep)
+                && ticket.keep(&task.task_type)
         };
         let ticket = waiting.by_type.get(&task.task_type)?.iter().find(is_for)?;
-        *ticket.state() = State::Woken(task.task_type.clone());
         Some(Kept(ticket.clone()))
     }
 

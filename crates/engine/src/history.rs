@@ -61,8 +61,8 @@ async fn purge_chunk(inner: &Inner) -> Result<u64> {
     if inner.options.retention == Retention::default() {
         return Ok(forgotten);
     }
-    let ids = inner.store.outlived(inner.options.retention).await?;
-    let purged = if ids.is_empty() { 0 } else { inner.store.purge(ids).await? };
+    let tasks = inner.store.outlived(inner.options.retention).await?;
+    let purged = if tasks.is_empty() { 0 } else { inner.store.purge(tasks).await? };
     Ok(forgotten + purged)
 }
 

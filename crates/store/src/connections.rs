@@ -5,6 +5,7 @@
 //! left in a known state is kept.
 
 use crate::clock::wall_clock;
+use crate::session::Inserted;
 use sqlx::database::HasStatementCache;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,12 +81,13 @@ impl<C> Open<C> {
     }
 }
 
-/// What the database's clock said on a connection, and when.
+/// What the database said on a connection, and when.
 #[derive(Clone, Copy)]
 struct Reading {
     time: Time,
     at: Instant,
     at_wall: SystemTime,
+    at_once_max: Inserted,
 }
 
 /// A connection in use. It is closed when this is dropped, and kept for the next with [`Lent::give_back`].
@@ -113,21 +115,21 @@ impl<C> Lent<C> {
         }
     }
 
-    /// Notes what the database's clock said just now.
-    pub(crate) fn read_clock(&mut self, time: Time) {
+    /// Notes what the database's clock said just now, and what it inserts at once.
+    pub(crate) fn note_reading(&mut self, time: Time, at_once_max: Inserted) {
         if let Some(open) = &mut self.open {
-            open.reading = Some(Reading { time, at: Instant::now(), at_wall: wall_clock() });
+            open.reading = Some(Reading { time, at: Instant::now(), at_wall: wall_clock(), at_once_max });
         }
     }
 
-    /// The database's time, counted on from a reading on this connection a moment ago. It is never ahead of the database: a
-    /// reading counts from when it arrived, not from when it was made.
-    pub(crate) fn time(&self) -> Option<Time> {
-        let Reading { time, at, at_wall } = self.open.as_ref()?.reading?;
+    /// The database's time, counted on from a reading on this connection a moment ago, and what it inserts at once. The time is
+    /// never ahead of the database: a reading counts from when it arrived, not from when it was made.
+    pub(crate) fn reading(&self) -> Option<(Time, Inserted)> {
+        let Reading { time, at, at_wall, at_once_max } = self.open.as_ref()?.reading?;
         let passed = at.elapsed();
         let passed_on_wall = wall_clock().duration_since(at_wall).ok()?;
         let trusted = passed < READING_AGE_MAX && passed.abs_diff(passed_on_wall) < APART_MAX;
-        trusted.then(|| time.plus_ms(passed.as_millis() as i64))
+        trusted.then(|| (time.plus_ms(passed.as_millis() as i64), at_once_max))
     }
 
     /// Keeps the connection, on which no transaction is open any more, for the next.

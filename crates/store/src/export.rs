@@ -19,19 +19,20 @@ pub async fn purge(
 ) -> Result<u64> {
     let mut purged = 0;
     loop {
-        let ids = store.outlived(retention).await?;
-        if ids.is_empty() {
+        let tasks = store.outlived(retention).await?;
+        if tasks.is_empty() {
             return Ok(purged);
         }
         if let Some(writer) = &mut export {
-            for id in &ids {
-                if let Some(detail) = store.get(None, *id).await? {
+            for task in &tasks {
+                // One that has changed since is not removed, and comes again.
+                if let Some(detail) = store.get(None, task.id).await?.filter(|detail| task.is(&detail.task)) {
                     writeln!(writer, "{}", line(&detail)).map_err(not_written)?;
                 }
             }
             writer.flush().map_err(not_written)?;
         }
-        let removed = store.purge(ids).await?;
+        let removed = store.purge(tasks).await?;
         if removed == 0 {
             return Ok(purged);
         }

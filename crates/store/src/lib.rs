@@ -35,8 +35,8 @@ pub mod sqlite;
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{
-    Access, Ahead, Backlog, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
-    Upcoming, WeakSetting,
+    Access, Ahead, Backlog, Count, Inspection, Outlived, Rescued, Retention, Statistics, StatisticsRange, Store,
+    TaskType, Upcoming, WeakSetting,
 };
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 use crate::connections::{Connections, Lent};
 use crate::faults::{self, Point};
 use crate::options::Clock;
-use crate::session::{Attempted, Database, Fault, News, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Fault, Inserted, News, Repeat, Session, Work};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
@@ -32,8 +32,6 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// How nodes hear of each other.
     type News: News;
 
-    /// Most tasks that one statement inserts with all that belongs to them.
-    const INSERTED_AT_ONCE_MAX: usize;
     /// Statements are planned again after so long. `None` where plans do not depend on how much there is.
     const PLANS_AGE_MAX: Option<Duration> = None;
     const COMMIT: &'static str = "COMMIT";
@@ -49,6 +47,9 @@ pub(crate) trait Server: Send + Sync + 'static {
         transaction: Option<Self::Beginning>,
     ) -> Box<dyn Session + '_>;
 
+    /// What one statement may insert with all that belongs to it, on a connection whose last transaction began so.
+    fn inserted_at_once_max(beginning: &Self::Beginning) -> Inserted;
+
     /// What an error of the driver means for the work.
     fn fault(error: sqlx::Error) -> Fault;
 }
@@ -58,10 +59,8 @@ pub(crate) trait Server: Send + Sync + 'static {
 enum Extent {
     /// One transaction.
     Transaction,
-    /// One transaction, whose only change is to insert many tasks.
-    Inserts,
-    /// Nothing, where that is possible: the only one that changes anything is committed by itself.
-    Statement,
+    /// One that only inserts tasks: where a single statement can do that, it is the transaction.
+    Inserts(Inserted),
 }
 
 pub(crate) type ConnectionOf<S> = <<S as Server>::Database as sqlx::Database>::Connection;
@@ -99,13 +98,12 @@ where
         run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, Extent::Transaction), work).await
     }
 
-    async fn insert<T, F>(&self, repeat: Repeat, tasks: usize, work: F) -> Result<T>
+    async fn insert<T, F>(&self, repeat: Repeat, size: Inserted, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
     {
-        let extent = if tasks <= S::INSERTED_AT_ONCE_MAX { Extent::Statement } else { Extent::Inserts };
-        run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, extent), work).await
+        run_to_end::<S, T, F>(self.work.clone(), self.clock.clone(), (repeat, Extent::Inserts(size)), work).await
     }
 
     async fn read<T, F>(&self, work: F) -> Result<T>
@@ -165,12 +163,14 @@ where
     if let Some(age_max) = S::PLANS_AGE_MAX {
         lent.forget_plans(age_max).await;
     }
-    if extent == Extent::Statement
-        && let Some(now) = lent.time()
+    if let Extent::Inserts(size) = extent
+        && let Some((now, at_once_max)) = lent.reading()
+        && size.fits(at_once_max)
     {
         return alone::<S, T, F>(lent, told.unwrap_or(now), repeat, work).await;
     }
-    let (mut lent, now, beginning) = begin::<S>(connections, lent, extent == Extent::Inserts).await?;
+    let inserts_many = matches!(extent, Extent::Inserts(size) if size.tasks > 1);
+    let (mut lent, now, beginning) = begin::<S>(connections, lent, inserts_many).await?;
     // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
     // them alike.
     let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
@@ -224,7 +224,7 @@ async fn begin<S: Server>(
             Err(Fault::Again(_) | Fault::Lost(_)) if dead < connections.most => dead += 1,
             began => {
                 let (now, beginning) = began?;
-                lent.read_clock(now);
+                lent.note_reading(now, S::inserted_at_once_max(&beginning));
                 return Ok((lent, now, beginning));
             }
         }

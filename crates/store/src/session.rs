@@ -7,7 +7,7 @@ use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Upcoming};
+use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -284,11 +284,31 @@ pub(crate) trait Session: Send {
     async fn highest_id(&mut self) -> Attempted<TaskId>;
 
     /// Finished tasks of a status that ended before a time.
-    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>>;
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<Outlived>>;
     /// How the database stands.
     async fn inspect(&mut self) -> Attempted<Inspection>;
     /// How many tasks are in two places at once, or in none.
     async fn contradictions(&mut self) -> Attempted<u64>;
+}
+
+/// How much is inserted, or can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inserted {
+    pub(crate) tasks: usize,
+    pub(crate) payload_bytes: usize,
+}
+
+impl Inserted {
+    pub(crate) const ANY: Inserted = Inserted { tasks: usize::MAX, payload_bytes: usize::MAX };
+
+    pub(crate) fn of(tasks: &[NewTask]) -> Inserted {
+        let bytes = |task: &NewTask| task.payload.as_ref().map_or(0, String::len);
+        Inserted { tasks: tasks.len(), payload_bytes: tasks.iter().map(bytes).sum() }
+    }
+
+    pub(crate) fn fits(self, most: Inserted) -> bool {
+        self.tasks <= most.tasks && self.payload_bytes <= most.payload_bytes
+    }
 }
 
 /// What may be done when the reply to a commit is lost.
@@ -330,7 +350,7 @@ pub(crate) trait Database: Send + Sync + 'static {
 
     /// The same for work that reads what it likes and then inserts so many tasks, which is its only change. Where the server
     /// can insert them by one statement, that is the transaction.
-    async fn insert<T, F>(&self, repeat: Repeat, tasks: usize, work: F) -> Result<T>
+    async fn insert<T, F>(&self, repeat: Repeat, size: Inserted, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;

@@ -100,10 +100,10 @@ pub trait Store: Access + Schedules + 'static {
     async fn executing(&self) -> Result<HashMap<String, u64>>;
 
     /// Finished tasks that are past their retention, oldest first, at most a chunk of them.
-    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>>;
+    async fn outlived(&self, retention: Retention) -> Result<Vec<Outlived>>;
 
-    /// Removes finished tasks for good. What is not finished stays.
-    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64>;
+    /// Removes finished tasks for good. What has changed since it was seen stays.
+    async fn purge(&self, tasks: Vec<Outlived>) -> Result<u64>;
 
     /// Writes what was counted of the executions that ended through this store. To be called every few seconds.
     async fn write_statistics(&self) -> Result<()>;
@@ -257,6 +257,22 @@ pub struct TaskType {
     pub settings: TypeSettings,
     /// Whether its tasks are held back.
     pub paused: bool,
+}
+
+/// A finished task that is past its retention, as it was when that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the task")]
+pub struct Outlived {
+    pub id: TaskId,
+    pub round: u32,
+    pub updated_at: Time,
+}
+
+impl Outlived {
+    /// Whether a task is still as it was then.
+    pub(crate) fn is(&self, task: &Task) -> bool {
+        (self.id, self.round, self.updated_at) == (task.id, task.round, task.updated_at)
+    }
 }
 
 /// How long finished tasks are kept, by status, in milliseconds. `None` is for ever.

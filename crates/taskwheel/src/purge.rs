@@ -70,6 +70,8 @@ struct Durable(io::BufWriter<File>);
 impl Durable {
     fn append_to(path: &Path) -> io::Result<Durable> {
         let mut file = File::options().create(true).read(true).append(true).open(path)?;
+        // Two at once would write into each other's lines.
+        file.try_lock().map_err(|error| io::Error::other(format!("another purge writes it: {error}")))?;
         // A purge that was cut off may have left half a line, whose task is still there.
         let mut last = [b'\n'];
         if file.seek(SeekFrom::End(-1)).is_ok() {
@@ -93,5 +95,21 @@ impl Write for Durable {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()?;
         self.0.get_ref().sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_purges_do_not_write_one_file_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("finished.jsonl");
+        let first = Durable::append_to(&path).unwrap();
+        let refused = Durable::append_to(&path).err().unwrap();
+        assert!(refused.to_string().contains("another purge"), "{refused}");
+        drop(first);
+        Durable::append_to(&path).unwrap();
     }
 }

@@ -19,7 +19,7 @@ mod workers;
 use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
-use crate::session::{Attempted, Fault, Session};
+use crate::session::{Attempted, Fault, Inserted, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, submit_on as submit_in, types};
 use crate::{Result, Store, StoreError};
@@ -28,7 +28,7 @@ use session::MySqlSession;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use sqlx::{ConnectOptions, Executor, MySql, Row};
 use std::str::FromStr;
-use submit::Inserting;
+use submit::{Ids, Inserting};
 use taskwheel_model::{NewTask, Time};
 
 /// Connections for lists and counts.
@@ -47,6 +47,13 @@ const SETTINGS: &str = "SET SESSION time_zone = '+00:00', innodb_lock_wait_timeo
 const TIME_LIMITS: &str = "/*M!100600 SET SESSION max_statement_time = 30, idle_transaction_timeout = 5 */
      /*!80000 SET SESSION max_execution_time = 30000 */";
 
+/// In a cluster whose nodes all write, the distance of ids changes as nodes come and go.
+const IS_CLUSTERED: &str =
+    "/*M!100600 SET @taskwheel_is_clustered = EXISTS (SELECT 1 FROM information_schema.GLOBAL_VARIABLES
+         WHERE VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON') */
+     /*!80000 SET @taskwheel_is_clustered = EXISTS (SELECT 1 FROM performance_schema.global_variables
+         WHERE VARIABLE_NAME = 'wsrep_on' AND VARIABLE_VALUE = 'ON') */";
+
 /// Opens a store on MySQL or MariaDB.
 pub async fn open(options: &Options) -> Result<impl Store> {
     let url = options.url.replacen("mariadb://", "mysql://", 1);
@@ -64,6 +71,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
                     connection.execute(isolation).await?;
                     connection.execute(SETTINGS).await?;
                     connection.execute(TIME_LIMITS).await?;
+                    connection.execute(IS_CLUSTERED).await?;
                     Ok(connection)
                 })
             }),
@@ -84,8 +92,8 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
         task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
     }
     let work = async {
-        let (now, id_step) = read_clock(connection, "").await?;
-        let mut session = MySqlSession::new(connection, now, Inserting::by_trigger(id_step));
+        let (now, ids) = read_clock(connection, "").await?;
+        let mut session = MySqlSession::new(connection, now, Inserting::by_trigger(ids));
         let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
@@ -100,19 +108,21 @@ impl Server for MySqlServer {
     type Beginning = Inserting;
     type News = news::Silence;
 
-    /// More are faster in a transaction, without the trigger.
-    const INSERTED_AT_ONCE_MAX: usize = 1;
     const COMMIT: &'static str = "COMMIT; SET @taskwheel_lets_wait = NULL";
     const ROLLBACK: &'static str = "ROLLBACK; SET @taskwheel_lets_wait = NULL";
 
     async fn begin(connection: &mut MySqlConnection, inserts_many: bool) -> Attempted<(Time, Inserting)> {
         let begin = if inserts_many { "BEGIN; SET @taskwheel_lets_wait = 1; " } else { "BEGIN; " };
-        let (now, id_step) = read_clock(connection, begin).await?;
-        Ok((now, Inserting::in_transaction(id_step, inserts_many)))
+        let (now, ids) = read_clock(connection, begin).await?;
+        Ok((now, Inserting::in_transaction(ids, inserts_many)))
+    }
+
+    fn inserted_at_once_max(inserting: &Inserting) -> Inserted {
+        inserting.at_once_max()
     }
 
     fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<Inserting>) -> Box<dyn Session + '_> {
-        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Inserting::by_trigger(1))))
+        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Inserting::by_trigger(Ids::SURE))))
     }
 
     fn fault(error: sqlx::Error) -> Fault {
@@ -120,15 +130,16 @@ impl Server for MySqlServer {
     }
 }
 
-/// The database's time and the distance of ids, in one round trip with what comes before.
-async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted<(Time, i64)> {
+/// The database's time and what is known of ids, in one round trip with what comes before.
+async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted<(Time, Ids)> {
     let text = format!(
         "{before}SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 1000, \
-         CAST(@@auto_increment_increment AS SIGNED)"
+         CAST(@@auto_increment_increment AS SIGNED), CAST(COALESCE(@taskwheel_is_clustered, 1) AS SIGNED)"
     );
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(connection).await.map_err(fault)?;
     let row = rows.first().ok_or_else(|| StoreError::Database("the clock did not answer".into()))?;
-    Ok((Time(row.try_get(0).map_err(fault)?), row.try_get(1).map_err(fault)?))
+    let may_change = row.try_get::<i64, _>(2).map_err(fault)? != 0;
+    Ok((Time(row.try_get(0).map_err(fault)?), Ids { step: row.try_get(1).map_err(fault)?, may_change }))
 }
 
 /// What an error of the driver means for the work.

@@ -1,42 +1,100 @@
 //! Submit on MySQL and MariaDB.
 //!
 //! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows
-//! does not. So a batch is cut into statements of a few fixed sizes, each of which is prepared once.
+//! does not. So there is a statement for each number of rows, up to a few dozen, and for some that are larger; each is prepared once.
 //!
-//! Triggers run row by row here and cost as much as the insert itself. In a transaction of the store that inserts many, which
-//! has told the trigger so, one more statement lets all tasks wait; for a single one and on a user's own the trigger does it.
+//! Triggers run row by row here. A statement of a few dozen rows is a transaction by itself and leaves the rest to the trigger: one
+//! round trip. Where there are more, or where the transaction does other things too, it tells the trigger to do nothing, and one more
+//! statement lets all tasks wait.
 
 use super::rows::json;
 use super::{fault, unique_fault};
-use crate::session::{Attempted, Insert, policy};
+use crate::session::{Attempted, Insert, Inserted, policy};
 use serde_json::json;
 use sqlx::Row;
 use sqlx::mysql::{MySqlArguments, MySqlConnection};
 use sqlx::query::Query;
-use std::sync::LazyLock;
-use taskwheel_model::TaskId;
+use std::sync::OnceLock;
+use taskwheel_model::{NewTask, TaskId};
 
-/// How many rows a statement may have.
-const SIZES: [usize; 15] = [512, 256, 128, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
+/// Up to so many rows there is a statement for each number of them.
+const ROWS_EACH_MAX: usize = 64;
+/// Statements with more rows than that.
+const LARGE: [usize; 3] = [512, 256, 128];
 /// Most bytes of payloads in one statement of several rows: far below the smallest usual `max_allowed_packet`.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-const INTO: &str = "
-INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
-                  category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent,
-                  created_at";
-const ROW: &str = "(?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'),
- TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00'), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
- TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00')";
+/// What is known of the ids that one statement hands out.
+#[derive(Clone, Copy)]
+pub(super) struct Ids {
+    /// Their distance: more than 1 in a cluster where every node may insert.
+    pub(super) step: i64,
+    /// Whether that may be another at the next statement.
+    pub(super) may_change: bool,
+}
 
-static STATEMENTS: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| statements("", ""));
-/// For tasks that a schedule fired.
-static FIRED: LazyLock<[String; SIZES.len()]> =
-    LazyLock::new(|| statements(", schedule_id, run_id, parent_id, root_id, context", ", ?, ?, ?, ?, ?"));
+impl Ids {
+    /// One after the other.
+    pub(super) const SURE: Ids = Ids { step: 1, may_change: false };
+}
 
-fn statements(columns: &str, values: &str) -> [String; SIZES.len()] {
-    let row = format!("{ROW}{values})");
-    SIZES.map(|rows| format!("{INTO}{columns}) VALUES {}", vec![row.as_str(); rows].join(", ")))
+/// What a statement says of each task. A statement that says less costs less.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// What nearly every task has.
+    Plain,
+    /// All that can be submitted.
+    Whole,
+    /// That, and what a task has that a schedule fired.
+    Fired,
+}
+
+const COLUMNS: [&str; 3] = [
+    "tenant, type, task_key, payload, priority, token_id, run_at, created_at",
+    ", expire_at, max_attempts, retry, timeout_ms, category, creator, route_key, slot, unique_key, affinity, trace_parent",
+    ", schedule_id, run_id, parent_id, root_id, context",
+];
+macro_rules! time {
+    () => {
+        "TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00')"
+    };
+}
+const VALUES: [&str; 3] = [
+    concat!("?, ?, ?, ?, ?, ?, ", time!(), ", ", time!()),
+    concat!(", ", time!(), ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"),
+    ", ?, ?, ?, ?, ?",
+];
+
+impl Shape {
+    fn of(tasks: &[Insert]) -> Shape {
+        // Of one batch a schedule fired all or none.
+        if tasks.first().is_some_and(|task| task.origin.is_some()) {
+            return Shape::Fired;
+        }
+        if tasks.iter().all(|row| is_plain(&row.task)) { Shape::Plain } else { Shape::Whole }
+    }
+
+    fn statement(self, rows: usize) -> &'static str {
+        static STATEMENTS: [[OnceLock<String>; LARGE.len() + ROWS_EACH_MAX]; 3] =
+            [const { [const { OnceLock::new() }; LARGE.len() + ROWS_EACH_MAX] }; 3];
+        let place = LARGE.iter().position(|large| *large == rows).unwrap_or(LARGE.len() + rows - 1);
+        STATEMENTS[self as usize][place].get_or_init(|| {
+            let parts = ..=self as usize;
+            let row = format!("({})", VALUES[parts].concat());
+            format!("INSERT INTO task ({}) VALUES {}", COLUMNS[parts].concat(), vec![row; rows].join(", "))
+        })
+    }
+}
+
+fn is_plain(task: &NewTask) -> bool {
+    let NewTask { expire_at, max_attempts, retry, timeout_ms, category, creator, .. } = task;
+    let NewTask { route_key, unique_key, affinity, trace_parent, .. } = task;
+    let texts = [category, creator, route_key, unique_key, affinity, trace_parent];
+    expire_at.is_none()
+        && max_attempts.is_none()
+        && retry.is_none()
+        && timeout_ms.is_none()
+        && texts.iter().all(|text| text.is_none())
 }
 
 /// What the trigger does, for many tasks.
@@ -60,8 +118,7 @@ WHERE unique_key IS NOT NULL";
 /// How tasks are inserted on a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Inserting {
-    /// The distance of ids that one statement hands out: more than 1 in a cluster where every node may insert.
-    id_step: i64,
+    ids: Ids,
     trigger: Trigger,
 }
 
@@ -77,13 +134,19 @@ enum Trigger {
 }
 
 impl Inserting {
-    pub(super) fn by_trigger(id_step: i64) -> Inserting {
-        Inserting { id_step, trigger: Trigger::Works }
+    pub(super) fn by_trigger(ids: Ids) -> Inserting {
+        Inserting { ids, trigger: Trigger::Works }
     }
 
     /// In a transaction that sets the variable back at its end, and may have set it at its beginning.
-    pub(super) fn in_transaction(id_step: i64, is_stopped: bool) -> Inserting {
-        Inserting { id_step, trigger: if is_stopped { Trigger::Stopped } else { Trigger::MayBeStopped } }
+    pub(super) fn in_transaction(ids: Ids, is_stopped: bool) -> Inserting {
+        Inserting { ids, trigger: if is_stopped { Trigger::Stopped } else { Trigger::MayBeStopped } }
+    }
+
+    /// What a later statement on the connection may insert by itself: several tasks where their ids are known beforehand.
+    pub(super) fn at_once_max(&self) -> Inserted {
+        let are_sure = self.ids.step == 1 && !self.ids.may_change;
+        Inserted { tasks: if are_sure { ROWS_EACH_MAX } else { 1 }, payload_bytes: PAYLOAD_BYTES_MAX }
     }
 }
 
@@ -96,15 +159,15 @@ pub(super) async fn insert(
         sqlx::raw_sql("SET @taskwheel_lets_wait = 1").execute(&mut *connection).await.map_err(fault)?;
         inserting.trigger = Trigger::Stopped;
     }
-    let Inserting { id_step, trigger } = *inserting;
+    let Inserting { ids: Ids { step, .. }, trigger } = *inserting;
     let mut ids = Vec::with_capacity(tasks.len());
     let mut rest = tasks;
     while !rest.is_empty() {
-        let (size, statement) = next(rest);
-        let (rows, later) = rest.split_at(size);
-        let query = rows.iter().fold(sqlx::query(statement), bind);
+        let (rows, later) = rest.split_at(next(rest));
+        let shape = Shape::of(rows);
+        let query = rows.iter().fold(sqlx::query(shape.statement(rows.len())), |query, row| bind(query, row, shape));
         let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
-        ids.extend((0..size as i64).map(|place| TaskId(first + place * id_step)));
+        ids.extend((0..rows.len() as i64).map(|place| TaskId(first + place * step)));
         rest = later;
     }
     if trigger == Trigger::Stopped {
@@ -117,38 +180,46 @@ pub(super) async fn insert(
     Ok(ids)
 }
 
-/// The largest statement that the next tasks fill. Of one batch a schedule fired all or none.
-fn next(tasks: &[Insert]) -> (usize, &'static str) {
+/// How many of the next tasks one statement takes.
+fn next(tasks: &[Insert]) -> usize {
     let bytes =
         |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
-    let fits = |size: usize| size == 1 || (size <= tasks.len() && bytes(&tasks[..size]) <= PAYLOAD_BYTES_MAX);
-    let place = SIZES.iter().position(|size| fits(*size)).unwrap_or(SIZES.len() - 1);
-    let is_fired = tasks.first().is_some_and(|task| task.origin.is_some());
-    (SIZES[place], if is_fired { &FIRED[place] } else { &STATEMENTS[place] })
+    let large = LARGE.into_iter().find(|size| *size <= tasks.len());
+    let mut size = large.unwrap_or(tasks.len().min(ROWS_EACH_MAX));
+    while size > 1 && bytes(&tasks[..size]) > PAYLOAD_BYTES_MAX {
+        size /= 2;
+    }
+    size
 }
 
-fn bind<'q>(query: Query<'q, sqlx::MySql, MySqlArguments>, one: &'q Insert) -> Query<'q, sqlx::MySql, MySqlArguments> {
-    let query = query
-        .bind(one.task.tenant.as_str())
-        .bind(one.task.task_type.as_str())
-        .bind(one.task.key.as_deref())
-        .bind(one.task.payload.as_deref())
-        .bind(i16::from(one.priority))
-        .bind(one.run_at.0)
-        .bind(one.task.expire_at.map(|time| time.0))
-        .bind(one.task.max_attempts)
-        .bind(one.task.retry.as_ref().map(policy))
-        .bind(one.task.timeout_ms)
-        .bind(one.task.category.as_deref())
-        .bind(one.task.creator.as_deref())
-        .bind(one.task.route_key.as_deref())
-        .bind(one.slot)
-        .bind(one.task.unique_key.as_deref())
-        .bind(one.task.affinity.as_deref())
-        .bind(one.task.token_id)
-        .bind(one.task.trace_parent.as_deref())
-        .bind(one.created_at.0);
-    match &one.origin {
+type Inserts<'q> = Query<'q, sqlx::MySql, MySqlArguments>;
+
+fn bind<'q>(query: Inserts<'q>, one: &'q Insert, shape: Shape) -> Inserts<'q> {
+    let Insert { task, priority, run_at, slot, created_at, origin } = one;
+    let mut query = query
+        .bind(task.tenant.as_str())
+        .bind(task.task_type.as_str())
+        .bind(task.key.as_deref())
+        .bind(task.payload.as_deref())
+        .bind(i16::from(*priority))
+        .bind(task.token_id)
+        .bind(run_at.0)
+        .bind(created_at.0);
+    if let Shape::Whole | Shape::Fired = shape {
+        query = query
+            .bind(task.expire_at.map(|time| time.0))
+            .bind(task.max_attempts)
+            .bind(task.retry.as_ref().map(policy))
+            .bind(task.timeout_ms)
+            .bind(task.category.as_deref())
+            .bind(task.creator.as_deref())
+            .bind(task.route_key.as_deref())
+            .bind(*slot)
+            .bind(task.unique_key.as_deref())
+            .bind(task.affinity.as_deref())
+            .bind(task.trace_parent.as_deref());
+    }
+    match origin {
         Some(origin) => query
             .bind(origin.schedule_id)
             .bind(origin.run_id)

@@ -16,7 +16,7 @@ mod workers;
 use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
-use crate::session::{Attempted, Fault, Session};
+use crate::session::{Attempted, Fault, Inserted, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, submit_on as submit_in, types};
 use crate::{Result, Store, StoreError};
@@ -111,11 +111,14 @@ impl Server for PgServer {
 
     /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long.
     const PLANS_AGE_MAX: Option<Duration> = Some(Duration::from_secs(3));
-    /// The trigger sees all rows of a statement at once.
-    const INSERTED_AT_ONCE_MAX: usize = usize::MAX;
 
     async fn begin(connection: &mut PgConnection, _: bool) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))
+    }
+
+    /// The trigger sees all rows of a statement at once.
+    fn inserted_at_once_max((): &()) -> Inserted {
+        Inserted::ANY
     }
 
     fn session(connection: &mut PgConnection, now: Time, _transaction: Option<()>) -> Box<dyn Session + '_> {

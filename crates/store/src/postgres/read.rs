@@ -6,7 +6,7 @@ use crate::rows::{read_policy, status};
 use crate::search::{Statement, Value};
 use crate::session::Attempted;
 use crate::task::{Attempt, Task, TaskDetail};
-use crate::verbs::{Count, Upcoming};
+use crate::verbs::{Count, Outlived, Upcoming};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row};
@@ -198,9 +198,13 @@ pub(super) async fn outlived(
     status: Status,
     before: Time,
     max: usize,
-) -> Attempted<Vec<TaskId>> {
-    let sql = "SELECT id FROM task_history WHERE finished_at < $1 AND status = $2 LIMIT $3";
+) -> Attempted<Vec<Outlived>> {
+    let sql = "SELECT id, round, updated_at FROM task_history WHERE finished_at < $1 AND status = $2 LIMIT $3";
     let query = sqlx::query(sql).bind(before.0).bind(status.code()).bind(max as i64);
     let rows = query.fetch_all(connection).await.map_err(fault)?;
-    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+    let outlived = |row: &PgRow| {
+        let round = row.try_get::<i32, _>(1)?.unsigned_abs();
+        Ok(Outlived { id: TaskId(row.try_get(0)?), round, updated_at: Time(row.try_get(2)?) })
+    };
+    rows.iter().map(outlived).collect::<sqlx::Result<_>>().map_err(fault)
 }

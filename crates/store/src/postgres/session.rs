@@ -6,7 +6,7 @@ use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter};
 use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Upcoming};
+use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use sqlx::postgres::PgConnection;
@@ -132,7 +132,7 @@ impl Session for PgSession<'_> {
         read::highest_id(self.connection).await
     }
 
-    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<Outlived>> {
         read::outlived(self.connection, status, before, max).await
     }
 

@@ -24,7 +24,7 @@ mod submit;
 mod workers;
 
 use crate::options::{Dialect, Options};
-use crate::session::{Attempted, Database, Fault, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Fault, Inserted, Repeat, Session, Work};
 use crate::task::Submitted;
 use crate::verb::{Plan, SqlStore, Types, types, unique_keys};
 use crate::{Result, Store, StoreError};
@@ -200,7 +200,7 @@ impl Database for SqliteDatabase {
         run_to_end(&self.writer, repeat, work).await
     }
 
-    async fn insert<T, F>(&self, repeat: Repeat, _tasks: usize, work: F) -> Result<T>
+    async fn insert<T, F>(&self, repeat: Repeat, _size: Inserted, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,

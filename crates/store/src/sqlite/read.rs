@@ -1,12 +1,11 @@
 //! Reading tasks as they are shown.
 
 use super::rows::{exec_id, time};
-use super::workers::ids;
 use crate::rows::{read_policy, status};
 use crate::search::{Statement, Value};
 use crate::session::Attempted;
 use crate::task::{Attempt, Task, TaskDetail};
-use crate::verbs::{Count, Upcoming};
+use crate::verbs::{Count, Outlived, Upcoming};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 use taskwheel_model::{ExecId, Outcome, Slot, Status, TaskId, Time};
@@ -196,9 +195,13 @@ pub(super) fn upcoming(
 
 /// The expression is the one that the index is on.
 const OUTLIVED: &str = "
-SELECT id FROM task_history INDEXED BY task_history_by_end WHERE status + 0 = ?2 AND finished_at < ?1
+SELECT id, round, updated_at FROM task_history INDEXED BY task_history_by_end WHERE status + 0 = ?2 AND finished_at < ?1
 ORDER BY finished_at LIMIT ?3";
 
-pub(super) fn outlived(connection: &Connection, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
-    ids(connection, OUTLIVED, params![before.0, status.code(), max as i64])
+pub(super) fn outlived(connection: &Connection, status: Status, before: Time, max: usize) -> Attempted<Vec<Outlived>> {
+    let mut statement = connection.prepare_cached(OUTLIVED)?;
+    let outlived =
+        |row: &Row<'_>| Ok(Outlived { id: TaskId(row.get(0)?), round: row.get(1)?, updated_at: Time(row.get(2)?) });
+    let rows = statement.query_map(params![before.0, status.code(), max as i64], outlived)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

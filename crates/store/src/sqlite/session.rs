@@ -13,7 +13,7 @@ use crate::rows::{Change, Record};
 use crate::search::Statement;
 use crate::session::{Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
 use crate::task::{Task, TaskDetail};
-use crate::verbs::{Count, Inspection, Upcoming};
+use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
 use crate::{Result, StoreError};
 use async_trait::async_trait;
@@ -362,7 +362,7 @@ impl Session for SqliteSession {
         read::highest_id(&self.connection)
     }
 
-    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<TaskId>> {
+    async fn outlived(&mut self, status: Status, before: Time, max: usize) -> Attempted<Vec<Outlived>> {
         read::outlived(&self.connection, status, before, max)
     }
 

@@ -9,6 +9,7 @@ use crate::people::{Acted, Action, BulkChunk, BulkRequest, Edit};
 use crate::rows::{Change, Changes, ContentRow, Place, Record};
 use crate::search::{Cursor, Search, Sort};
 use crate::session::{Attempted, Session};
+use crate::verbs::Outlived;
 use std::collections::HashSet;
 use taskwheel_model::{Event, Life, Refusal, Rules, State, TaskId, Time, decide, limits};
 
@@ -112,11 +113,26 @@ fn one(record: &Record, rules: &Rules, action: &Action, hosts: &Hosts<'_>, now: 
             Ok(change)
         }
         Action::Edit(edit) => self::edit(record, &life, edit, hosts, now),
-        Action::Delete if life.status().is_finished() => {
-            Ok(Change { before: record.place.clone(), after: None, attempt: None, content: None, payload: None })
-        }
+        Action::Delete if life.status().is_finished() => Ok(removal(record)),
         Action::Delete => Err(Refusal::Conflict),
     }
+}
+
+fn removal(record: &Record) -> Change {
+    Change { before: record.place.clone(), after: None, attempt: None, content: None, payload: None }
+}
+
+/// Removes finished tasks that are still as they were seen: one that was retried meanwhile may have ended anew.
+pub(super) async fn purge(session: &mut dyn Session, tasks: &[Outlived]) -> Attempted<u64> {
+    let records = load(session, tasks.iter().map(|task| task.id)).await?;
+    let unchanged = |task: &Outlived| {
+        let record = records.get(&task.id)?;
+        let Place::History(row) = &record.place else { return None };
+        ((row.round, row.updated_at) == (task.round, task.updated_at)).then(|| removal(record))
+    };
+    let changes: Vec<_> = tasks.iter().filter_map(unchanged).collect();
+    session.write(&changes).await?;
+    Ok(changes.len() as u64)
 }
 
 fn edit(record: &Record, life: &Life, edit: &Edit, hosts: &Hosts<'_>, now: Time) -> Result<Change, Refusal> {

@@ -6,6 +6,7 @@ use super::{Memory, Types, ends, runs};
 use crate::rows;
 use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter};
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
+use std::collections::BTreeSet;
 use std::time::Instant;
 use taskwheel_model::{Event, ExecId, Life, Refusal, State, TaskId, Time, decide};
 use uuid::Uuid;
@@ -49,11 +50,13 @@ fn pick(request: &ClaimRequest, types: &Types) -> Pick {
     for category in &request.categories {
         types.of_category(category).iter().for_each(|task_type| add(task_type, true));
     }
+    // One that is named twice would find its tasks twice.
+    let categories: BTreeSet<_> = request.categories.iter().cloned().collect();
     Pick {
         tenant: request.tenant.clone(),
         creator: request.creator.clone(),
         lanes,
-        categories: request.categories.clone(),
+        categories: categories.into_iter().collect(),
         paused: if request.categories.is_empty() { Vec::new() } else { types.paused() },
         host: request.host.clone(),
         max: request.max,

@@ -5,12 +5,12 @@ use super::workers::Calls;
 use super::{Memory, broken, claim, finish, renew, submit_on};
 use crate::faults::{self, Point};
 use crate::options::Dialect;
-use crate::session::{Attempted, Database, News, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Inserted, News, Repeat, Session, Work};
 use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use crate::{Result, StoreError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use taskwheel_model::{NewTask, Ran, Time};
 
@@ -58,7 +58,8 @@ impl<D: Database> Core<D> {
             if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
         let tasks = Arc::new(broken::tasks(tasks));
         let (memory, input) = (self.memory.clone(), tasks.clone());
-        let work = self.database.insert(repeat, tasks.len(), move |session| {
+        let size = Inserted::of(&tasks);
+        let work = self.database.insert(repeat, size, move |session| {
             let (memory, tasks) = (memory.clone(), input.clone());
             Box::pin(async move {
                 let types = memory.types.get(session).await?;
@@ -81,13 +82,13 @@ impl<D: Database> Core<D> {
         request: &ClaimRequest,
     ) -> Result<((Submitted, Time), Vec<ClaimedTask>)> {
         let tasks = Arc::new(broken::tasks(vec![task]));
-        let input = (self.memory.clone(), tasks.clone(), broken::requests(vec![request.clone()]));
+        let input = (self.memory.clone(), tasks.clone(), Claims::new(vec![request.clone()]));
         let work = self.change("hand_over", Repeat::Harmful, input, |session, input| {
             Box::pin(async move {
-                let (memory, tasks, requests) = &*input;
+                let (memory, tasks, claims) = &*input;
                 let types = memory.types.get(session).await?;
                 let submitted = submit_on(session, tasks, &types).await?;
-                let (claimed, calls) = claim_all(session, memory, requests).await?;
+                let (claimed, calls) = claims.answer(session, memory).await?;
                 Ok(((submitted, session.now(), claimed), calls))
             })
         });
@@ -104,9 +105,9 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
-        let input = (self.memory.clone(), broken::requests(requests));
+        let input = (self.memory.clone(), Claims::new(requests));
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
-            Box::pin(async move { claim_all(session, &input.0, &input.1).await })
+            Box::pin(async move { input.1.answer(session, &input.0).await })
         });
         Ok(self.claimed(self.remembered(work).await?))
     }
@@ -149,7 +150,7 @@ impl<D: Database> Core<D> {
 
     /// Remembers what a verb wrote of workers' calls, once it is committed.
     async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
-        let (answer, calls) = work.await?;
+        let (answer, calls) = work.await.inspect_err(|_| self.memory.watermarks.forget())?;
         self.memory.workers.remember(calls);
         Ok(answer)
     }
@@ -179,6 +180,26 @@ impl<D: Database> Core<D> {
         self.memory.launched.add(dues);
         self.memory.watermarks.lower(dues);
         self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
+    }
+}
+
+/// Claims that share a transaction.
+struct Claims {
+    requests: Vec<ClaimRequest>,
+    begun: AtomicBool,
+}
+
+impl Claims {
+    fn new(requests: Vec<ClaimRequest>) -> Claims {
+        Claims { requests: broken::requests(requests), begun: AtomicBool::new(false) }
+    }
+
+    /// Answers them. What an earlier try learned was rolled back with it.
+    async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Vec<Vec<ClaimedTask>>, Calls)> {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            memory.watermarks.forget();
+        }
+        claim_all(session, memory, &self.requests).await
     }
 }
 

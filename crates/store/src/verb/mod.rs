@@ -42,8 +42,8 @@ use crate::search::{Listing, Page};
 use crate::session::{Database, News, Repeat};
 use crate::task::{Submitted, Task, TaskDetail};
 use crate::verbs::{
-    Access as _, Ahead, Backlog, Count, Inspection, Rescued, Retention, Statistics, StatisticsRange, Store, TaskType,
-    Upcoming,
+    Access as _, Ahead, Backlog, Count, Inspection, Outlived, Rescued, Retention, Statistics, StatisticsRange, Store,
+    TaskType, Upcoming,
 };
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use crate::{Result, StoreError};
@@ -315,7 +315,7 @@ impl<D: Database> Store for SqlStore<D> {
         self.core.look("executing", (), |session, _| Box::pin(workers::executing(session))).await
     }
 
-    async fn outlived(&self, retention: Retention) -> Result<Vec<TaskId>> {
+    async fn outlived(&self, retention: Retention) -> Result<Vec<Outlived>> {
         self.core
             .look("outlived", retention, |session, retention| {
                 Box::pin(async move { read::outlived(session, &retention).await })
@@ -323,9 +323,13 @@ impl<D: Database> Store for SqlStore<D> {
             .await
     }
 
-    async fn purge(&self, ids: Vec<TaskId>) -> Result<u64> {
-        let acted = self.act(None, ids, Action::Delete).await?;
-        Ok(acted.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64)
+    async fn purge(&self, tasks: Vec<Outlived>) -> Result<u64> {
+        check_batch("tasks", tasks.len(), limits::CHUNK_ROWS_MAX)?;
+        self.core
+            .change("purge", Repeat::Harmless, tasks, |session, tasks| {
+                Box::pin(async move { act::purge(session, &tasks).await })
+            })
+            .await
     }
 
     async fn write_statistics(&self) -> Result<()> {
@@ -376,7 +380,7 @@ async fn store_all<D: Database>(core: &Core<D>, submissions: Vec<Submission>) ->
     {
         match core.hand_over(task.clone(), request).await {
             // What is wrong with the claim is none of the submit's.
-            Err(StoreError::Invalid { .. }) => {}
+            Err(error) if !error.is_transient() => {}
             stored => return stored.map(|((submitted, now), claimed)| vec![(submitted, now, claimed)]),
         }
     }

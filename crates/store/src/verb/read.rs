@@ -7,7 +7,7 @@ use crate::plain::{Kind, plain};
 use crate::search::{Listing, Page, Search};
 use crate::session::{Attempted, Session};
 use crate::task::{Task, TaskDetail};
-use crate::verbs::Retention;
+use crate::verbs::{Outlived, Retention};
 use taskwheel_model::{FieldError, TaskId, limits};
 
 /// Most tenants over which a list is sorted by due time.
@@ -65,14 +65,14 @@ fn shown(task: Task, types: &Types) -> Task {
     task.effective(settings)
 }
 
-pub(super) async fn outlived(session: &mut dyn Session, retention: &Retention) -> Attempted<Vec<TaskId>> {
+pub(super) async fn outlived(session: &mut dyn Session, retention: &Retention) -> Attempted<Vec<Outlived>> {
     let now = session.now();
-    let mut ids = Vec::new();
+    let mut tasks = Vec::new();
     for (status, kept_ms) in retention.limits() {
-        let wanted = limits::CHUNK_ROWS_MAX - ids.len();
+        let wanted = limits::CHUNK_ROWS_MAX - tasks.len();
         if wanted > 0 {
-            ids.extend(session.outlived(status, now.plus_ms(-kept_ms), wanted).await?);
+            tasks.extend(session.outlived(status, now.plus_ms(-kept_ms), wanted).await?);
         }
     }
-    Ok(ids)
+    Ok(tasks)
 }

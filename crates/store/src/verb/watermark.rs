@@ -96,6 +96,11 @@ impl Watermarks {
         }
     }
 
+    /// A claim that learned was rolled back, so that what it came to is there again.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Tasks became due through this very store, perhaps below a mark: claims shall see them at once. To be called after the
     /// commit, or a claim in between would raise the mark again.
     pub(super) fn lower(&self, dues: &[LaneDue]) {

@@ -236,6 +236,13 @@ async fn a_task_wanted_by_type_and_by_category_comes_once(platform: &Platform) {
     assert_eq!(platform.claim_ids(request).await, ids);
 }
 
+async fn a_category_that_is_named_twice_finds_its_tasks_once(platform: &Platform) {
+    let own = NewTask { category: Some("mails".into()), ..task("letter") };
+    let id = platform.submit(own).await;
+    let request = ClaimRequest { categories: vec!["mails".into(), "mails".into()], ..worker(&[]) };
+    assert_eq!(platform.claim_ids(request).await, [id]);
+}
+
 async fn categories_keep_strict_priority_with_types(platform: &Platform) {
     let of = |task_type: &str, category: Option<&str>, priority| NewTask {
         category: category.map(str::to_owned),
@@ -309,6 +316,7 @@ facts![
     a_claim_of_a_tenant_or_creator_gets_only_theirs,
     a_category_finds_its_own_tasks_and_those_of_its_types,
     a_task_wanted_by_type_and_by_category_comes_once,
+    a_category_that_is_named_twice_finds_its_tasks_once,
     categories_keep_strict_priority_with_types,
     a_paused_type_is_held_back_until_it_resumes,
     pausing_does_not_stop_what_already_runs,

@@ -3,9 +3,12 @@
 use crate::facts;
 use crate::support::{Platform, task};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TaskId, limits};
-use taskwheel_store::people::{Acted, Action};
+use taskwheel_store::people::{Acted, Action, Edit};
 use taskwheel_store::worker::{Report, Reported};
-use taskwheel_store::{Retention, export};
+use taskwheel_store::{Outlived, Retention, export};
+
+const KEEP_NOTHING: Retention =
+    Retention { success_ms: Some(5), failure_ms: Some(5), manually_processed_ms: Some(5), cancelled_ms: Some(5) };
 
 async fn a_first_success_costs_no_row_in_the_log(platform: &Platform) {
     let claimed = platform.start(task("mail")).await;
@@ -110,7 +113,7 @@ async fn each_status_has_its_own_retention(platform: &Platform) {
     for (count, expected) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
         let outlived = platform.store.outlived(retention).await.unwrap();
         assert_eq!(outlived.len(), expected, "after {count} s");
-        assert_eq!(outlived, ids[..expected], "after {count} s");
+        assert_eq!(outlived.iter().map(|task| task.id).collect::<Vec<_>>(), ids[..expected], "after {count} s");
         platform.advance_ms(1_001);
     }
     assert_eq!(platform.store.outlived(Retention::default()).await.unwrap(), []);
@@ -123,13 +126,35 @@ async fn a_purge_removes_a_task_with_all_that_belongs_to_it(platform: &Platform)
     let second = platform.claim_one("mail").await;
     platform.finish(&second, Outcome::Success).await;
     let live = platform.submit(task("mail")).await;
-    assert_eq!(platform.store.purge(vec![first.id, live, TaskId(4_711)]).await.unwrap(), 1);
+    platform.advance_ms(10);
+    let mut outlived = platform.store.outlived(KEEP_NOTHING).await.unwrap();
+    outlived.extend([live, TaskId(4_711)].map(|id| Outlived { id, ..outlived[0] }));
+    assert_eq!(platform.store.purge(outlived).await.unwrap(), 1);
     assert!(platform.store.get(None, first.id).await.unwrap().is_none());
     assert_eq!(platform.status(live).await, Status::New, "what is not finished stays");
     let mut raw = platform.raw().await;
     for table in ["task_history", "task_attempt", "task_unique"] {
         assert_eq!(raw.number(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
+}
+
+async fn what_has_changed_since_it_was_seen_is_not_purged(platform: &Platform) {
+    let failed = platform.start(task("mail")).await;
+    platform.finish(&failed, Outcome::Failure).await;
+    let noted = platform.start(task("mail")).await;
+    platform.finish(&noted, Outcome::Failure).await;
+    platform.advance_ms(10);
+    let outlived = platform.store.outlived(KEEP_NOTHING).await.unwrap();
+    assert_eq!(outlived.len(), 2);
+    platform.act(failed.id, Action::Retry).await;
+    assert_eq!(platform.store.purge(outlived[..1].to_vec()).await.unwrap(), 0, "it lives");
+    let again = platform.claim_one("mail").await;
+    platform.finish(&again, Outcome::Success).await;
+    let edit = Edit { remark: Some(Some("looked at".into())), ..Edit::default() };
+    platform.act(noted.id, Action::Edit(edit)).await;
+    assert_eq!(platform.store.purge(outlived).await.unwrap(), 0);
+    assert_eq!(platform.status(failed.id).await, Status::Success);
+    assert_eq!(platform.task(noted.id).await.remark.as_deref(), Some("looked at"));
 }
 
 async fn a_purge_goes_on_in_chunks(platform: &Platform) {
@@ -147,12 +172,12 @@ async fn a_purge_goes_on_in_chunks(platform: &Platform) {
     let retention = Retention { success_ms: Some(5), ..Retention::default() };
     let mut purged = 0;
     loop {
-        let ids = platform.store.outlived(retention).await.unwrap();
-        assert!(ids.len() <= limits::CHUNK_ROWS_MAX);
-        if ids.is_empty() {
+        let outlived = platform.store.outlived(retention).await.unwrap();
+        assert!(outlived.len() <= limits::CHUNK_ROWS_MAX);
+        if outlived.is_empty() {
             break;
         }
-        purged += platform.store.purge(ids).await.unwrap();
+        purged += platform.store.purge(outlived).await.unwrap();
     }
     assert_eq!(purged, many as u64);
     assert!(platform.all_tasks().await.is_empty());
@@ -161,7 +186,7 @@ async fn a_purge_goes_on_in_chunks(platform: &Platform) {
 async fn a_report_on_a_purged_task_is_superseded_without_a_status(platform: &Platform) {
     let claimed = platform.start(task("mail")).await;
     platform.finish(&claimed, Outcome::Success).await;
-    platform.store.purge(vec![claimed.id]).await.unwrap();
+    platform.act(claimed.id, Action::Delete).await;
     assert_eq!(platform.finish(&claimed, Outcome::Success).await, Reported::Superseded(None));
     assert_eq!(platform.act(claimed.id, Action::Retry).await, Acted::NotFound);
 }
@@ -241,6 +266,7 @@ facts![
     finished_tasks_leave_the_hot_tables,
     each_status_has_its_own_retention,
     a_purge_removes_a_task_with_all_that_belongs_to_it,
+    what_has_changed_since_it_was_seen_is_not_purged,
     a_purge_goes_on_in_chunks,
     a_report_on_a_purged_task_is_superseded_without_a_status,
     where_success_is_not_kept_nothing_remains_of_it,

@@ -3,6 +3,7 @@
 use crate::facts;
 use crate::support::{Platform, task};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Tally, Time};
+use taskwheel_store::people::Action;
 use taskwheel_store::{StatisticsRange, Store};
 
 const MINUTE_MS: i64 = 60_000;
@@ -89,7 +90,7 @@ async fn statistics_outlive_their_tasks_and_end_after_400_days(platform: &Platfo
     let claimed = platform.start(task("mail")).await;
     platform.finish(&claimed, Outcome::Success).await;
     platform.store.write_statistics().await.unwrap();
-    platform.store.purge(vec![claimed.id]).await.unwrap();
+    platform.act(claimed.id, Action::Delete).await;
     assert_eq!(counted(&*platform.store, "mail").await.success_first, 1);
     platform.advance_ms(401 * 24 * 60 * MINUTE_MS);
     let claimed = platform.start(task("sms")).await;

@@ -51,7 +51,7 @@ async fn an_open_read_of_the_view_holds_up_nobody(platform: &Platform) {
     let undisturbed = async {
         let claimed = platform.claim_one("mail").await;
         platform.finish(&claimed, Outcome::Success).await;
-        platform.store.purge(vec![id]).await.unwrap();
+        platform.act(id, Action::Delete).await;
         platform.submit(task("mail")).await;
     };
     tokio::time::timeout(PATIENCE, undisturbed).await.expect("nobody waits for the reader");

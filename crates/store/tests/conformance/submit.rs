@@ -71,6 +71,43 @@ async fn a_batch_answers_its_ids_in_order(platform: &Platform) {
     }
 }
 
+async fn batches_of_any_size_and_shape_are_stored_as_they_are_answered(platform: &Platform) {
+    let given = |batch: usize, place: usize| {
+        let plain = NewTask { key: Some(format!("{batch}-{place}")), ..task("mail") };
+        match (batch + place) % 3 {
+            0 => NewTask { creator: Some("shop".into()), ..plain },
+            1 => NewTask { unique_key: plain.key.clone(), ..plain },
+            _ => plain,
+        }
+    };
+    let heavy = |place: usize| {
+        let payload = Some(format!("\"{}\"", "x".repeat(200_000)));
+        NewTask { key: Some(format!("heavy-{place}")), payload, ..task("mail") }
+    };
+    let mut batches: Vec<Vec<_>> = Vec::new();
+    for size in [1, 2, 3, 63, 64, 65, 130, 600] {
+        let batch = batches.len();
+        batches.push((0..size).map(|place| given(batch, place)).collect());
+        batches.push(
+            (0..size).map(|place| NewTask { key: Some(format!("plain-{size}-{place}")), ..task("mail") }).collect(),
+        );
+    }
+    batches.push((0..12).map(heavy).collect());
+    let mut expected = Vec::new();
+    for batch in batches {
+        let keys: Vec<_> = batch.iter().map(|task| task.key.clone()).collect();
+        expected.extend(platform.submit_all(batch).await.into_iter().zip(keys));
+    }
+    let mut claimed = Vec::new();
+    while claimed.len() < expected.len() {
+        let tasks = platform.claim("mail").await;
+        assert!(!tasks.is_empty(), "{} of {} tasks wait", claimed.len(), expected.len());
+        claimed.extend(tasks.into_iter().map(|task| (task.id, task.key)));
+    }
+    claimed.sort_unstable();
+    assert_eq!(claimed, expected);
+}
+
 async fn an_empty_batch_is_answered_with_nothing(platform: &Platform) {
     assert_eq!(platform.store.submit(Vec::new()).await.unwrap(), []);
 }
@@ -167,6 +204,7 @@ facts![
     a_delay_is_added_to_the_stores_clock,
     a_time_in_the_past_is_due_now,
     a_batch_answers_its_ids_in_order,
+    batches_of_any_size_and_shape_are_stored_as_they_are_answered,
     an_empty_batch_is_answered_with_nothing,
     tasks_of_several_tenants_and_types_fit_in_one_batch,
     the_priority_is_settled_at_submit,
