@@ -10,7 +10,8 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::field;
 use taskwheel_model::{Time, limits};
@@ -190,14 +191,22 @@ impl<D: Database> Schedules for SqlStore<D> {
     async fn fire(&self, max: usize) -> Result<Fired> {
         loop {
             let ids = self.core.memory.run_ids.unused();
-            let input = (self.core.memory.clone(), ids.clone(), max);
-            // A second try finds the cursors moved.
+            let begun = Arc::new(AtomicU32::new(0));
+            let input = (self.core.memory.clone(), ids.clone(), max, begun.clone());
+            // A second try finds the cursors moved, and the ids used, where the first was committed and not answered.
             let work = self.core.change("fire", Repeat::Harmless, input, |session, input| {
-                Box::pin(async move { fire::fire(session, &input.0, input.1.clone(), input.2).await })
+                Box::pin(async move {
+                    let (memory, ids, max, begun) = &*input;
+                    let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
+                    let ids = if is_first { ids.clone() } else { 0..0 };
+                    fire::fire(session, memory, ids, *max).await
+                })
             });
             match self.core.made_due(work).await? {
                 Firings::Done(fired) => {
-                    self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
+                    if begun.load(Ordering::Relaxed) == 1 {
+                        self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
+                    }
                     return Ok(fired);
                 }
                 Firings::NeedsIds(needed) => self.take_run_ids(needed).await?,

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use taskwheel_model::schedule::{Admission, Overlap};
+use taskwheel_model::schedule::{Admission, Overlap, Shards};
 use taskwheel_model::timer::{Due, Missed};
 use taskwheel_model::{Definition, Rhythm, Time, Timer};
 
@@ -60,13 +60,20 @@ pub(super) async fn fire(
     let now = session.now();
     let (found, timers, mut moved) = due_timers(session, max).await?;
     let available = usize::try_from(ids.end - ids.start).unwrap_or(0);
-    let (mut taken, mut needed) = (0, 0);
+    let is_sharded = timers.iter().any(|timer| timer.definition.shards.is_some());
+    let workers = if is_sharded { session.workers().await? } else { Vec::new() };
+    let (mut taken, mut needed, mut tasks) = (0, 0, 0);
     for timer in &timers {
         let more = timer.due.fire.len() + usize::from(timer.due.missed.is_some());
-        if taken > 0 && needed + more > TASKS_MAX {
+        let roots = match timer.definition.shards {
+            None => 1,
+            Some(Shards::Fixed(total)) => total as usize,
+            Some(Shards::PerWorker(_)) => workers.len().max(1),
+        };
+        if taken > 0 && tasks + more * roots > TASKS_MAX {
             break;
         }
-        (needed, taken) = (needed + more, taken + 1);
+        (needed, taken, tasks) = (needed + more, taken + 1, tasks + more * roots);
     }
     if needed > available {
         return Ok((Firings::NeedsIds(needed), Vec::new()));
@@ -74,11 +81,6 @@ pub(super) async fn fire(
     let more = found == max || taken < timers.len();
     let timers = &timers[..taken];
     let types = memory.types.get(session).await?;
-    let workers = if timers.iter().any(|timer| timer.definition.shards.is_some()) {
-        session.workers().await?
-    } else {
-        Vec::new()
-    };
     let moment = Moment { types: &types, workers: &workers, now };
     let mut overlaps = Overlaps::of(session, timers.iter().map(|timer| (timer.schedule_id, &timer.definition))).await?;
     let mut planned: Vec<(Firing<'_>, Fate)> = Vec::with_capacity(needed);
@@ -101,7 +103,11 @@ pub(super) async fn fire(
             }
             planned.push((firing(*due), fate));
         }
-        let waits = timer.rhythm.waits_for_run() && planned.last().is_some_and(|(_, fate)| is_begun(fate));
+    }
+    // A later timer of the same schedule may have replaced what an earlier one was to begin.
+    for timer in timers {
+        let begins = |(firing, fate): &(Firing<'_>, Fate)| firing.timer_id == Some(timer.id) && is_begun(fate);
+        let waits = timer.rhythm.waits_for_run() && planned.iter().any(begins);
         let next = match timer.due.next {
             // A fixed delay that did not begin has no run that could bring its next due time.
             None if timer.rhythm.waits_for_run() && !waits => timer.rhythm.due_after_run(now),

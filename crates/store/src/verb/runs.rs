@@ -421,7 +421,8 @@ pub(super) async fn living(session: &mut dyn Session, schedules: &[i64]) -> Atte
     Ok(living)
 }
 
-/// Sets the timers that waited for runs to end.
+/// Sets the timers that waited for runs to end, unless another run of theirs goes on: an old one that was taken up again has ended once
+/// more. They are locked first, so that of two runs that end at once the second sees that the first has, and an edit under way is over.
 async fn rearm(session: &mut dyn Session, memory: &Memory, ended: &[Locked]) -> Attempted<()> {
     let ids: Vec<_> = ended.iter().filter(|run| run.rearms).filter_map(|run| run.timer_id).collect();
     if ids.is_empty() {
@@ -429,12 +430,16 @@ async fn rearm(session: &mut dyn Session, memory: &Memory, ended: &[Locked]) -> 
     }
     let now = session.now();
     let rows: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
+    let lock = plain("SELECT t.id FROM ").rows(IDS, &rows).and(" JOIN task_timer t ON t.id = n.id ORDER BY t.id");
+    session.rows(&lock.lock("t"), &[Kind::Number]).await?;
     let find = plain("SELECT t.id, t.spec, s.status FROM ").rows(IDS, &rows);
     let find = find.and(
-        " JOIN task_timer t ON t.id = n.id JOIN task_schedule s ON s.id = t.schedule_id WHERE t.cursor_at IS NULL",
+        " JOIN task_timer t ON t.id = n.id JOIN task_schedule s ON s.id = t.schedule_id WHERE t.cursor_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM task_run r WHERE r.schedule_id = t.schedule_id AND r.status <= 2 \
+           AND r.timer_id = t.id AND r.rearms = 1)",
     );
     let mut set = Vec::new();
-    for mut row in session.rows(&find.lock("t"), &[Kind::Number, Kind::Text, Kind::Text]).await? {
+    for mut row in session.rows(&find, &[Kind::Number, Kind::Text, Kind::Text]).await? {
         let (id, timer, status) = (row.number()?, read_json::<Timer>(&row.text()?)?, row.text()?);
         let due = rhythm(&timer).ok().and_then(|rhythm| rhythm.due_after_run(now));
         let next_due = due.filter(|_| status == "online");

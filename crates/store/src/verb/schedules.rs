@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use taskwheel_model::field::FieldError;
+use taskwheel_model::schedule::Overlap;
 use taskwheel_model::{Definition, Rhythm, RunStatus, ScheduleStatus, Time, Timer, limits};
 
 /// Hands out ids of schedules, timers and runs, and says the first.
@@ -99,6 +100,11 @@ pub(super) async fn edit(
     let renew = plain("UPDATE task_timer SET version = ? WHERE schedule_id = ?").bind(version + 1).bind(id);
     session.execute(&renew).await?;
     insert_timers(session, id, version + 1, &added).await?;
+    if after.definition.overlap == Overlap::Queue {
+        // What is queued from now on begins when these end.
+        const QUEUE: &str = "UPDATE task_run SET overlap = ? WHERE schedule_id = ? AND status <= 2 AND overlap <> ?";
+        session.execute(&plain(QUEUE).bind("queue").bind(id).bind("queue")).await?;
+    }
     let action = match (edit.status, edit.fields.is_empty() && edit.timers.is_none()) {
         (Some(ScheduleStatus::Online), true) => "schedule.online",
         (Some(ScheduleStatus::Offline), true) => "schedule.offline",

@@ -6,6 +6,7 @@ use crate::support::Platform;
 use serde_json::json;
 use std::collections::HashSet;
 use taskwheel_model::{Outcome, RunStatus, Status, Time, Timer, TimerSpec};
+use taskwheel_store::people::Action;
 
 async fn a_due_timer_begins_a_run_with_its_task(platform: &Platform) {
     let fields = json!({"payload": "{\"to\":1}", "key": "k", "creator": "me", "priority": 7, "max_attempts": 5});
@@ -112,6 +113,21 @@ async fn a_fixed_delay_counts_from_the_end_of_its_run_with_its_retries(platform:
     assert_eq!(platform.runs(&schedule).await.len(), 2);
 }
 
+async fn an_old_run_that_ends_again_sets_no_timer_while_another_goes_on(platform: &Platform) {
+    let schedule = platform.schedule(json!({}), vec![after(1_000)]).await;
+    platform.fire_after(1_000).await;
+    let old = platform.claim_one("job").await;
+    platform.finish(&old, Outcome::Failure).await;
+    platform.fire_after(1_000).await;
+    let going = platform.claim_one("job").await;
+    let next_due = async || platform.store.schedule(None, schedule.id).await.unwrap().unwrap().0.timers[0].next_due;
+    assert_eq!(next_due().await, None);
+    platform.act(old.id, Action::Resolve { remark: None, result: None }).await;
+    assert_eq!(next_due().await, None, "the newer run goes on");
+    platform.finish(&going, Outcome::Success).await;
+    assert_eq!(next_due().await, Some(platform.now().plus_ms(1_000)));
+}
+
 async fn a_fixed_delay_goes_on_after_a_failure_too(platform: &Platform) {
     platform.schedule(json!({"max_attempts": 1}), vec![after(1_000)]).await;
     platform.fire_after(1_000).await;
@@ -200,6 +216,7 @@ facts![
     what_was_missed_fires_as_the_policy_says,
     all_that_was_missed_is_caught_up_without_a_word,
     a_fixed_delay_counts_from_the_end_of_its_run_with_its_retries,
+    an_old_run_that_ends_again_sets_no_timer_while_another_goes_on,
     a_fixed_delay_goes_on_after_a_failure_too,
     once_fires_once_and_stays,
     a_timer_fires_only_between_its_start_and_its_end_and_while_it_is_on,

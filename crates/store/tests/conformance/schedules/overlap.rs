@@ -5,7 +5,7 @@ use crate::facts;
 use crate::support::Platform;
 use serde_json::json;
 use taskwheel_model::{Outcome, RunStatus, Status, limits};
-use taskwheel_store::schedule::RunNow;
+use taskwheel_store::schedule::{RunNow, ScheduleEdit};
 
 fn reason(word: &str) -> Option<String> {
     Some(word.to_owned())
@@ -113,6 +113,27 @@ async fn a_skipped_fixed_delay_comes_again(platform: &Platform) {
     assert_eq!(statuses, [RunStatus::Running, RunStatus::Skipped, RunStatus::Skipped]);
 }
 
+async fn a_fixed_delay_that_another_timer_replaces_at_once_comes_again(platform: &Platform) {
+    let schedule = platform.schedule(json!({"overlap": "replace"}), vec![after(1_000), every(1_000)]).await;
+    assert_eq!(platform.fire_after(1_000).await, 2);
+    assert_eq!(platform.run_statuses(&schedule).await[0], (RunStatus::Skipped, Some("replaced".into())));
+    let (shown, _) = platform.store.schedule(None, schedule.id).await.unwrap().unwrap();
+    assert_eq!(shown.timers[0].next_due, Some(platform.now().plus_ms(1_000)));
+}
+
+async fn what_is_queued_behind_a_run_that_began_before_the_edit_begins(platform: &Platform) {
+    let schedule = platform.schedule(json!({}), vec![every(1_000)]).await;
+    platform.fire_after(1_000).await;
+    let first = platform.claim_one("job").await;
+    let fields = json!({"overlap": "queue"}).as_object().cloned().unwrap_or_default();
+    platform.edit_schedule(schedule.id, ScheduleEdit { fields, ..ScheduleEdit::default() }).await;
+    platform.fire_after(1_000).await;
+    let statuses = async || platform.runs(&schedule).await.iter().map(|run| run.status).collect::<Vec<_>>();
+    assert_eq!(statuses().await, [RunStatus::Running, RunStatus::Queued]);
+    platform.finish(&first, Outcome::Success).await;
+    assert_eq!(statuses().await, [RunStatus::Done, RunStatus::Running]);
+}
+
 async fn a_queue_moves_on_after_a_failure_and_after_a_cancel(platform: &Platform) {
     let schedule = platform.schedule(json!({"overlap": "queue", "max_attempts": 1}), vec![every(1_000)]).await;
     for _ in 0..4 {
@@ -137,5 +158,7 @@ facts![
     overlap_is_over_all_timers_of_a_schedule_and_over_runs_that_were_asked_for,
     at_most_one_run_begins_when_many_fire_at_once,
     a_skipped_fixed_delay_comes_again,
+    a_fixed_delay_that_another_timer_replaces_at_once_comes_again,
+    what_is_queued_behind_a_run_that_began_before_the_edit_begins,
     a_queue_moves_on_after_a_failure_and_after_a_cancel,
 ];
