@@ -18,6 +18,8 @@ pub struct Options {
     pub clock: Clock,
     /// Whether successful tasks are kept in history until they are purged, or removed as they finish.
     pub keep_success: bool,
+    /// Whether opening makes the schema, or brings it up to date. Where it may not, a schema that is not there or is old is an error.
+    pub makes_schema: bool,
 }
 
 impl Options {
@@ -32,6 +34,7 @@ impl Options {
             connections_max: Options::CONNECTIONS_MAX_DEFAULT,
             clock: Clock::Database,
             keep_success: true,
+            makes_schema: true,
         }
     }
 }

@@ -176,9 +176,13 @@ where
     let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
     let end = if answer.is_ok() && !faults::forgets() { S::COMMIT } else { S::ROLLBACK };
     faults::at(Point::BeforeCommit);
-    let ended = sqlx::raw_sql(end).execute(lent.connection()).await.map(|_| lent.give_back());
+    let ended = sqlx::raw_sql(end).execute(lent.connection()).await;
+    // One that leads to a server which takes no changes any more is lost too, and not used again.
+    if ended.is_ok() && !matches!(answer, Err(Fault::Lost(_))) {
+        lent.give_back();
+    }
     match (answer, ended) {
-        (Ok(answer), Ok(())) => {
+        (Ok(answer), Ok(_)) => {
             faults::at(Point::AfterCommit);
             Ok(answer)
         }

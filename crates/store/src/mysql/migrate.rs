@@ -5,10 +5,9 @@
 //! middle the next one completes it.
 
 use super::{SETTINGS, fault, number};
-use crate::{Result, StoreError};
+use crate::{Options, Result, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
-use taskwheel_model::DatabaseNumber;
 
 /// The migrations, oldest first: their SQL, and the oldest schema version that a program must know to run on what they
 /// leave behind.
@@ -20,10 +19,12 @@ pub(super) const SCHEMA: &str = include_str!("migrations/0001_tasks.sql");
 /// Locks are the whole server's, and their names are short.
 const LOCK: &str = "SELECT CAST(GET_LOCK(CONCAT('taskwheel.', MD5(DATABASE())), 300) AS SIGNED)";
 
+/// The server's error where there is no such table.
+const NO_TABLE: u16 = 1146;
 /// The server's error where the binary log is on and creating a trigger takes more privileges than the user has.
 const NEEDS_PRIVILEGE: u16 = 1419;
 
-pub(super) async fn migrate(connect: &MySqlConnectOptions, number: DatabaseNumber) -> Result<()> {
+pub(super) async fn migrate(connect: &MySqlConnectOptions, options: &Options) -> Result<()> {
     // A connection of its own: the lock is bound to it, and goes with it whatever happens.
     let mut connection = connect.connect().await.map_err(unavailable)?;
     connection.execute(SETTINGS).await.map_err(unavailable)?;
@@ -32,12 +33,16 @@ pub(super) async fn migrate(connect: &MySqlConnectOptions, number: DatabaseNumbe
     if locked.map_err(unavailable)? != Some(1) {
         return Err(StoreError::Unavailable("another process has been changing the schema for minutes".into()));
     }
-    let done = run(&mut connection, &server, number).await;
+    let done = run(&mut connection, &server, options).await;
     connection.close().await.map_err(unavailable)?;
     done
 }
 
-async fn run(connection: &mut MySqlConnection, server: &Server, number: DatabaseNumber) -> Result<()> {
+async fn run(connection: &mut MySqlConnection, server: &Server, options: &Options) -> Result<()> {
+    let number = options.number;
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    let stored = stored(connection).await?;
+    crate::verb::check_migration(stored.map_or(0, |(version, ..)| version), known, options.makes_schema)?;
     connection
         .execute(
             "CREATE TABLE IF NOT EXISTS taskwheel_schema (version INT NOT NULL, oldest_program INT NOT NULL,
@@ -46,15 +51,9 @@ async fn run(connection: &mut MySqlConnection, server: &Server, number: Database
         )
         .await
         .map_err(unavailable)?;
-    let row = sqlx::query("SELECT version, oldest_program, database_number FROM taskwheel_schema")
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(unavailable)?;
-    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
-    let version = match row {
+    let version = match stored {
         None => 0,
-        Some(row) => {
-            let (version, oldest, stored): (i32, i32, i32) = (row.get(0), row.get(1), row.get(2));
+        Some((version, oldest, stored)) => {
             crate::verb::check_schema(known, version, oldest, stored, number)?;
             version
         }
@@ -78,6 +77,16 @@ async fn run(connection: &mut MySqlConnection, server: &Server, number: Database
         .await?;
     }
     Ok(())
+}
+
+/// The version of the schema, the oldest program for it, and the database's number, where there is one.
+async fn stored(connection: &mut MySqlConnection) -> Result<Option<(i32, i32, i32)>> {
+    let find = sqlx::query("SELECT version, oldest_program, database_number FROM taskwheel_schema");
+    match find.fetch_optional(connection).await {
+        Ok(row) => Ok(row.map(|row| (row.get(0), row.get(1), row.get(2)))),
+        Err(error) if number(&error) == NO_TABLE => Ok(None),
+        Err(error) => Err(unavailable(error)),
+    }
 }
 
 async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<()> {

@@ -59,7 +59,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let url = options.url.replacen("mariadb://", "mysql://", 1);
     let connect = MySqlConnectOptions::from_str(&url)
         .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?;
-    migrate::migrate(&connect, options.number).await?;
+    migrate::migrate(&connect, options).await?;
     let connections = |most: u32, isolation: &'static str| {
         let connect = connect.clone();
         Connections::new(
@@ -146,9 +146,11 @@ async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted
 fn fault(error: sqlx::Error) -> Fault {
     match &error {
         sqlx::Error::Database(_) => match number(&error) {
-            // Deadlock, lock time-out, too many connections, a server that became a replica, and a row that changed under
-            // MariaDB's snapshot isolation.
-            1213 | 1205 | 1040 | 1203 | 1290 | 1836 | 1020 => Fault::Again(error.to_string()),
+            // Deadlock, lock time-out, too many connections, a server that became a replica, a row that changed under MariaDB's
+            // snapshot isolation, a statement that was ended or took too long, a full disk or table, and too little memory.
+            1213 | 1205 | 1040 | 1203 | 1290 | 1836 | 1020 | 1317 | 1969 | 3024 | 1021 | 1114 | 1037 | 1041 => {
+                Fault::Again(error.to_string())
+            }
             // Shutdown, a killed connection, and a server that is not in its cluster.
             1053 | 1927 | 1047 => Fault::Lost(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),

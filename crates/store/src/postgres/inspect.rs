@@ -49,7 +49,15 @@ const HORIZON: &str = "
 SELECT format('process %s (user %s, application %s, state %s) has kept the server from removing dead rows for %s: end it '
               'with SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout',
               pid, usename, application_name, state, date_trunc('second', now() - xact_start), pid)
-FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '5 minutes'";
+FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '5 minutes'
+UNION ALL
+SELECT format('the prepared transaction %s of user %s has kept the server from removing dead rows since %s: end it with '
+              'ROLLBACK PREPARED %L', gid, owner, date_trunc('second', prepared), gid)
+FROM pg_prepared_xacts WHERE database = current_database() AND prepared < now() - interval '5 minutes'
+UNION ALL
+SELECT format('nobody reads the replication slot %s, and it keeps the server from removing dead rows: remove it with '
+              'SELECT pg_drop_replication_slot(%L)', slot_name, slot_name)
+FROM pg_replication_slots WHERE NOT active AND xmin IS NOT NULL";
 const DEAD_ROWS: &str = "
 SELECT format('%s has %s dead rows beside %s live ones: run VACUUM %s, and see that autovacuum is on', relname, n_dead_tup,
               n_live_tup, relname)

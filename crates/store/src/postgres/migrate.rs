@@ -4,10 +4,9 @@
 //! killed in the middle has done nothing.
 
 use super::fault;
-use crate::{Result, StoreError};
+use crate::{Options, Result, StoreError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
-use taskwheel_model::DatabaseNumber;
 
 /// The migrations, oldest first: what they are called, their SQL, and the oldest schema version that a program must know
 /// to run on what they leave behind.
@@ -19,7 +18,8 @@ pub(super) const SCHEMA: &str = include_str!("migrations/0001_tasks.sql");
 /// Any number, as long as no other program locks it.
 const LOCK: i64 = 0x7461_736b_7768_6565;
 
-pub(super) async fn migrate(connect: &PgConnectOptions, number: DatabaseNumber) -> Result<()> {
+pub(super) async fn migrate(connect: &PgConnectOptions, options: &Options) -> Result<()> {
+    let number = options.number;
     let mut connection = connect.connect().await.map_err(unavailable)?;
     let mut transaction = connection.begin().await.map_err(unavailable)?;
     transaction.execute(AssertSqlSafe(format!("SELECT pg_advisory_xact_lock({LOCK})"))).await.map_err(unavailable)?;
@@ -43,6 +43,8 @@ pub(super) async fn migrate(connect: &PgConnectOptions, number: DatabaseNumber) 
             version
         }
     };
+    // What was created above goes with the transaction.
+    crate::verb::check_migration(version, known, options.makes_schema)?;
     for (sql, oldest_program) in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
         transaction.execute(*sql).await.map_err(unavailable)?;
         transaction

@@ -73,7 +73,7 @@ pub async fn open(options: &Options) -> Result<impl Store> {
             }),
         )
     };
-    migrate::migrate(&connect, options.number).await?;
+    migrate::migrate(&connect, options).await?;
     let work = connections(options.connections_max, WORK_SETTINGS);
     let database = Pooled::<PgServer> {
         news: Grapevine::new(connect.clone(), work.clone()),
@@ -143,10 +143,13 @@ fn fault(error: sqlx::Error) -> Fault {
     match &error {
         sqlx::Error::Database(database) => match database.code().as_deref() {
             Some("23505") => Fault::UniqueKey,
-            // Deadlock, serialization failure, lock time-out, too many connections.
-            Some("40001" | "40P01" | "55P03" | "53300") => Fault::Again(error.to_string()),
-            // The server is going or coming.
-            Some("57P01" | "57P02" | "57P03") => Fault::Lost(error.to_string()),
+            // Deadlock, serialization failure, lock time-out, a cancelled statement, and what the server has too little of:
+            // connections, disk, memory.
+            Some("40001" | "40P01" | "55P03" | "57014" | "53000" | "53100" | "53200" | "53300" | "53400" | "58030") => {
+                Fault::Again(error.to_string())
+            }
+            // The server is going or coming, ended an idle session, or became a replica: another connection may find the new one.
+            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006") => Fault::Lost(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Lost(error.to_string()),

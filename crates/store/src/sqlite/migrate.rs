@@ -14,7 +14,7 @@ const MIGRATIONS: &[(&str, i32)] = &[(SCHEMA, 1)];
 /// The schema as the first migration makes it.
 pub(super) const SCHEMA: &str = include_str!("migrations/0001_tasks.sql");
 
-pub(super) fn migrate(connection: &Connection, number: DatabaseNumber) -> Attempted<()> {
+pub(super) fn migrate(connection: &Connection, number: DatabaseNumber, makes_schema: bool) -> Attempted<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     transaction.execute_batch(
         "CREATE TABLE IF NOT EXISTS taskwheel_schema (version INTEGER NOT NULL, oldest_program INTEGER NOT NULL,
@@ -33,6 +33,8 @@ pub(super) fn migrate(connection: &Connection, number: DatabaseNumber) -> Attemp
             version
         }
     };
+    // What was created above goes with the transaction.
+    crate::verb::check_migration(version, known, makes_schema)?;
     for (sql, oldest_program) in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
         transaction.execute_batch(sql)?;
         transaction.execute(
@@ -72,16 +74,16 @@ mod tests {
         let path = directory.path().join("tasks.db");
         let number = DatabaseNumber::new(3).unwrap();
         std::thread::scope(|scope| {
-            let opening: Vec<_> = (0..20).map(|_| scope.spawn(|| connect_all(&path, number).map(drop))).collect();
+            let opening: Vec<_> = (0..20).map(|_| scope.spawn(|| connect_all(&path, number, true).map(drop))).collect();
             for opened in opening {
                 opened.join().unwrap().unwrap();
             }
         });
-        let (writer, _) = connect_all(&path, number).unwrap();
+        let (writer, _) = connect_all(&path, number, true).unwrap();
         let version: i32 = writer.query_row("SELECT version FROM taskwheel_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(version, super::MIGRATIONS.len() as i32);
         writer.execute("INSERT INTO task (type) VALUES ('mail')", []).unwrap();
         assert_eq!(writer.last_insert_rowid(), number.first_id().0);
-        assert!(connect_all(&path, DatabaseNumber::default()).is_err(), "a database keeps its number");
+        assert!(connect_all(&path, DatabaseNumber::default(), true).is_err(), "a database keeps its number");
     }
 }

@@ -62,8 +62,11 @@ const READER_SETTINGS: &str = "PRAGMA cache_size = -8192; PRAGMA query_only = ON
 
 /// Opens a store on SQLite. The file is made where there is none.
 pub async fn open(options: &Options) -> Result<impl Store> {
-    let (path, number) = (path(&options.url)?, options.number);
-    let opening = tokio::task::spawn_blocking(move || connect_all(&path, number));
+    let (path, number, makes_schema) = (path(&options.url)?, options.number, options.makes_schema);
+    if !makes_schema && !path.exists() {
+        return Err(StoreError::Schema(format!("there is no database {}", path.display())));
+    }
+    let opening = tokio::task::spawn_blocking(move || connect_all(&path, number, makes_schema));
     let opened = opening.await.map_err(|error| StoreError::Database(format!("opening ended early: {error}")))?;
     let (writer, readers) = opened.map_err(Fault::into_error)?;
     let database = SqliteDatabase {
@@ -129,13 +132,13 @@ fn path(url: &str) -> Result<PathBuf> {
 }
 
 /// The connection that writes, its schema up to date, and those that read.
-fn connect_all(path: &Path, number: DatabaseNumber) -> Attempted<(Connection, Vec<Connection>)> {
+fn connect_all(path: &Path, number: DatabaseNumber, makes_schema: bool) -> Attempted<(Connection, Vec<Connection>)> {
     if rusqlite::version_number() < VERSION_MIN {
         let reason = format!("SQLite {} may corrupt a database: 3.51.3 or later is needed", rusqlite::version());
         return Err(StoreError::Configuration(reason).into());
     }
     let writer = connect(path, WRITER_SETTINGS)?;
-    patiently(|| migrate::migrate(&writer, number))?;
+    patiently(|| migrate::migrate(&writer, number, makes_schema))?;
     // It writes by itself what the triggers write for others.
     writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     let readers = (0..READERS).map(|_| connect(path, READER_SETTINGS)).collect::<Attempted<_>>()?;

@@ -384,7 +384,7 @@ mod tests {
 
     fn session() -> (SqliteSession, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
-        let (connection, _) = connect_all(&directory.path().join("tasks.db"), DatabaseNumber::default()).unwrap();
+        let (connection, _) = connect_all(&directory.path().join("tasks.db"), DatabaseNumber::default(), true).unwrap();
         (SqliteSession { connection, clock: Clock::manual(Time(1_000)), now: Time(0) }, directory)
     }
 

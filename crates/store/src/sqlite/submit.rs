@@ -126,7 +126,7 @@ mod tests {
     fn the_writer_and_the_triggers_write_the_same_rows() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tasks.db");
-        let (writer, _) = connect_all(&path, DatabaseNumber::default()).unwrap();
+        let (writer, _) = connect_all(&path, DatabaseNumber::default(), true).unwrap();
         let user = Connection::open(path).unwrap();
         let all = || {
             let waiting = rows(&user, "SELECT * FROM task_waiting");
@@ -159,7 +159,7 @@ mod tests {
     fn no_kind_of_insert_makes_two_live_tasks_of_one_key() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tasks.db");
-        let _store = connect_all(&path, DatabaseNumber::default()).unwrap();
+        let _store = connect_all(&path, DatabaseNumber::default(), true).unwrap();
         let user = Connection::open(path).unwrap();
         for (kind, may) in
             [("INSERT", true), ("INSERT", false), ("INSERT OR IGNORE", false), ("INSERT OR REPLACE", false)]

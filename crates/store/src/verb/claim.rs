@@ -1,7 +1,7 @@
 //! Claim: due tasks into a worker's hands.
 
 use super::step::{self, Hosts, Leaving};
-use super::watermark::Scan;
+use super::watermark::{LaneDue, Scan};
 use super::{Memory, Types, ends, runs};
 use crate::rows;
 use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter};
@@ -14,11 +14,12 @@ use uuid::Uuid;
 /// How often a claim looks again after it has met only tasks that may not start any more.
 const ROUNDS_MAX: usize = 4;
 
-/// Hands due tasks to a worker.
+/// Hands due tasks to a worker, and notes what becomes due by the end of those that may not start any more.
 pub(super) async fn claim(
     session: &mut dyn Session,
     memory: &Memory,
     request: &ClaimRequest,
+    dues: &mut Vec<LaneDue>,
 ) -> Attempted<Vec<ClaimedTask>> {
     let types = memory.types.get(session).await?;
     let mut pick = pick(request, &types);
@@ -30,7 +31,7 @@ pub(super) async fn claim(
         if ended.is_empty() || claimed.len() == request.max {
             break;
         }
-        end(session, memory, &types, &ended).await?;
+        dues.extend(end(session, memory, &types, &ended).await?);
     }
     claimed.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.run_at, task.id));
     Ok(claimed)
@@ -163,7 +164,7 @@ async fn start(
 }
 
 /// Ends tasks that were due but may not start any more, so that the next claim does not meet them again.
-async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[TaskId]) -> Attempted<()> {
+async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[TaskId]) -> Attempted<Vec<LaneDue>> {
     let now = session.now();
     let hosts = Hosts::new(&[], types);
     let mut changes = Vec::new();
@@ -177,7 +178,7 @@ async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[T
         }
     }
     session.write(&changes).await?;
-    runs::advance(session, memory, ends::of(&changes)).await.map(drop)
+    runs::advance(session, memory, ends::of(&changes)).await
 }
 
 fn new_exec_id(now: Time) -> ExecId {

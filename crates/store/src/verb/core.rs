@@ -53,13 +53,11 @@ impl<D: Database> Core<D> {
 
     /// Submits tasks; with each answer comes the time at which its task was created.
     pub(super) async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<(Submitted, Time)>> {
-        // With a unique key on each task a second try finds the first one's tasks.
-        let repeat =
-            if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Harmless } else { Repeat::Harmful };
         let tasks = Arc::new(broken::tasks(tasks));
         let (memory, input) = (self.memory.clone(), tasks.clone());
         let size = Inserted::of(&tasks);
-        let work = self.database.insert(repeat, size, move |session| {
+        // Unique keys do not make a second try harmless: the first one's task may have ended already.
+        let work = self.database.insert(Repeat::Harmful, size, move |session| {
             let (memory, tasks) = (memory.clone(), input.clone());
             Box::pin(async move {
                 let types = memory.types.get(session).await?;
@@ -88,11 +86,11 @@ impl<D: Database> Core<D> {
                 let (memory, tasks, claims) = &*input;
                 let types = memory.types.get(session).await?;
                 let submitted = submit_on(session, tasks, &types).await?;
-                let (claimed, calls) = claims.answer(session, memory).await?;
-                Ok(((submitted, session.now(), claimed), calls))
+                let ((claimed, dues), calls) = claims.answer(session, memory).await?;
+                Ok((((submitted, session.now(), claimed), dues), calls))
             })
         });
-        let (submitted, now, claimed) = self.remembered(work).await?;
+        let (submitted, now, claimed) = self.made_due(self.remembered(work)).await?;
         let claimed = self.claimed(claimed).pop().unwrap_or_default();
         let Some(submitted) = submitted.first().copied() else {
             return Err(StoreError::Database("a task was not stored".into()));
@@ -109,7 +107,7 @@ impl<D: Database> Core<D> {
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
             Box::pin(async move { input.1.answer(session, &input.0).await })
         });
-        Ok(self.claimed(self.remembered(work).await?))
+        Ok(self.claimed(self.made_due(self.remembered(work)).await?))
     }
 
     /// Counts what was claimed, once that is committed.
@@ -195,7 +193,7 @@ impl Claims {
     }
 
     /// Answers them. What an earlier try learned was rolled back with it.
-    async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Vec<Vec<ClaimedTask>>, Calls)> {
+    async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Answers, Calls)> {
         if self.begun.swap(true, Ordering::Relaxed) {
             memory.watermarks.forget();
         }
@@ -203,12 +201,15 @@ impl Claims {
     }
 }
 
+/// What each claim gets, and what became due by the end of tasks that may not start any more.
+type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
+
 /// Answers claims, one after the other.
 async fn claim_all(
     session: &mut dyn Session,
     memory: &Memory,
     requests: &[ClaimRequest],
-) -> Attempted<(Vec<Vec<ClaimedTask>>, Calls)> {
+) -> Attempted<(Answers, Calls)> {
     // In the order of their ids, as every verb locks workers.
     let mut callers: Vec<_> = requests.iter().collect();
     callers.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
@@ -216,7 +217,7 @@ async fn claim_all(
     for request in callers {
         memory.workers.register(session, request, &mut calls).await?;
     }
-    let mut answers: Vec<Vec<ClaimedTask>> = Vec::with_capacity(requests.len());
+    let (mut answers, mut dues) = (Vec::<Vec<_>>::with_capacity(requests.len()), Vec::new());
     for (place, request) in requests.iter().enumerate() {
         // Of claims for the same tasks, the first that gets less than it wants has got the last.
         let exhausted = |earlier: usize| {
@@ -225,8 +226,8 @@ async fn claim_all(
         if (0..place).any(exhausted) {
             answers.push(Vec::new());
         } else {
-            answers.push(claim::claim(session, memory, request).await?);
+            answers.push(claim::claim(session, memory, request, &mut dues).await?);
         }
     }
-    Ok((answers, calls))
+    Ok(((answers, dues), calls))
 }

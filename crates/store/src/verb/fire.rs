@@ -15,6 +15,7 @@ use crate::export::rfc3339;
 use crate::plain::{Kind, plain, update};
 use crate::schedule::{Fired, RunNow};
 use crate::session::{Attempted, Session};
+use crate::worker::Worker;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +24,7 @@ use taskwheel_model::schedule::{Admission, Overlap, Shards};
 use taskwheel_model::timer::{Due, Missed};
 use taskwheel_model::{Definition, Rhythm, Time, Timer};
 
-/// A transaction begins with no more tasks than this, but for one timer that has more by itself.
+/// A transaction begins with no more tasks than this, but for one firing that has more by itself.
 const TASKS_MAX: usize = 1_000;
 
 /// What came of an attempt to fire.
@@ -43,6 +44,26 @@ struct DueTimer {
     due: Due,
 }
 
+impl DueTimer {
+    /// How many tasks each of its firings begins with.
+    fn roots(&self, workers: &[Worker]) -> usize {
+        let roots = match self.definition.shards {
+            None => 1,
+            Some(Shards::Fixed(total)) => total as usize,
+            Some(Shards::PerWorker(_)) => workers.len(),
+        };
+        roots.max(1)
+    }
+
+    /// Leaves all firings but the first ones to the next transaction; says whether there are any.
+    fn leave(&mut self, first: usize) -> bool {
+        let Some(next) = self.due.fire.get(first) else { return false };
+        self.due.next = Some(*next);
+        self.due.fire.truncate(first);
+        true
+    }
+}
+
 /// A cursor to write.
 #[derive(Serialize)]
 struct Moved {
@@ -58,18 +79,19 @@ pub(super) async fn fire(
     max: usize,
 ) -> Attempted<(Firings, Vec<LaneDue>)> {
     let now = session.now();
-    let (found, timers, mut moved) = due_timers(session, max).await?;
+    let (found, mut timers, mut moved) = due_timers(session, max).await?;
     let available = usize::try_from(ids.end - ids.start).unwrap_or(0);
     let is_sharded = timers.iter().any(|timer| timer.definition.shards.is_some());
     let workers = if is_sharded { session.workers().await? } else { Vec::new() };
+    let mut is_left = false;
+    if let Some(first) = timers.first_mut() {
+        let firings = TASKS_MAX / first.roots(&workers);
+        is_left = first.leave(firings.max(1));
+    }
     let (mut taken, mut needed, mut tasks) = (0, 0, 0);
     for timer in &timers {
         let more = timer.due.fire.len() + usize::from(timer.due.missed.is_some());
-        let roots = match timer.definition.shards {
-            None => 1,
-            Some(Shards::Fixed(total)) => total as usize,
-            Some(Shards::PerWorker(_)) => workers.len().max(1),
-        };
+        let roots = timer.roots(&workers);
         if taken > 0 && tasks + more * roots > TASKS_MAX {
             break;
         }
@@ -78,7 +100,7 @@ pub(super) async fn fire(
     if needed > available {
         return Ok((Firings::NeedsIds(needed), Vec::new()));
     }
-    let more = found == max || taken < timers.len();
+    let more = found == max || taken < timers.len() || is_left;
     let timers = &timers[..taken];
     let types = memory.types.get(session).await?;
     let moment = Moment { types: &types, workers: &workers, now };

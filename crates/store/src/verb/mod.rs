@@ -402,6 +402,18 @@ fn check_each<T>(items: &[T], check: impl Fn(&T) -> Result<(), FieldError>) -> R
         .try_for_each(|(index, item)| check(item).map_err(|error| StoreError::Invalid { index, errors: vec![error] }))
 }
 
+/// Whether a schema at `version`, 0 where there is none, may be brought to `known` if it is not there yet.
+pub(crate) fn check_migration(version: i32, known: i32, makes_schema: bool) -> Result<()> {
+    if makes_schema || version >= known {
+        return Ok(());
+    }
+    Err(StoreError::Schema(match version {
+        0 => "there are no tables of taskwheel in this database: name another, or make them with `taskwheel migrate`"
+            .into(),
+        _ => format!("the database's schema is at version {version}: bring it to {known} with `taskwheel migrate`"),
+    }))
+}
+
 /// Whether a program that knows migrations up to `known` may run on a database at `version`, which asks for programs that
 /// know at least `oldest`, and whether the database has the number that it is asked to have.
 pub(crate) fn check_schema(known: i32, version: i32, oldest: i32, stored: i32, number: DatabaseNumber) -> Result<()> {

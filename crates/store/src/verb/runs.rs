@@ -116,9 +116,16 @@ pub(super) async fn advance(session: &mut dyn Session, memory: &Memory, ends: Ve
     let mut changed = Vec::new();
     for mut run in runs {
         let Some(ends) = by_run.remove(&run.id) else { continue };
+        if run.status == RunStatus::Cancelled {
+            // It was cancelled with these, unless one of them was retried or resolved since: then it is taken up again.
+            if ends.iter().all(|end| end.status == Status::Cancelled) {
+                continue;
+            }
+            run.reason = None;
+        }
         note(&mut run, &ends);
         let next = match (&run.definition, run.status) {
-            (_, RunStatus::Cancelled | RunStatus::Skipped | RunStatus::Queued) => continue,
+            (_, RunStatus::Skipped | RunStatus::Queued) => continue,
             (None, _) => of_one(&ends),
             (Some(definition), _) => {
                 let steps = steps.get(&run.id).map_or(&[][..], Vec::as_slice);

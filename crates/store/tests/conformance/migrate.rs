@@ -57,6 +57,19 @@ async fn an_open_dropped_at_any_moment_is_completed_by_the_next(platform: &Platf
     }
 }
 
+async fn who_may_not_make_a_schema_leaves_an_empty_database_empty(platform: &Platform) {
+    let database = TestDatabase::create(platform.dialect()).await;
+    let look = || taskwheel_store::open(Options { makes_schema: false, ..Options::new(&database.url) });
+    match look().await {
+        Err(StoreError::Schema(message)) => assert!(message.contains("there "), "{message}"),
+        other => panic!("an empty database was opened: {:?}", other.map(drop)),
+    }
+    assert!(database.raw().await.execute("SELECT * FROM taskwheel_schema").await.is_err(), "nothing was made");
+    drop(taskwheel_store::open(Options::new(&database.url)).await.expect("others may"));
+    assert_works(&*look().await.expect("what is there is opened")).await;
+    database.remove().await;
+}
+
 /// MySQL commits after each statement of a migration: one that was killed leaves half of it behind.
 async fn half_a_migration_is_completed_by_the_next_open(platform: &Platform) {
     if platform.dialect() != Dialect::Mysql {
@@ -132,6 +145,7 @@ facts![
     twenty_may_open_an_empty_database_at_once,
     opening_again_changes_nothing,
     an_open_dropped_at_any_moment_is_completed_by_the_next,
+    who_may_not_make_a_schema_leaves_an_empty_database_empty,
     half_a_migration_is_completed_by_the_next_open,
     a_schema_that_needs_a_newer_program_is_refused,
     a_newer_schema_that_still_allows_this_program_is_fine,

@@ -36,9 +36,10 @@ impl OwnServer {
         server
     }
 
+    /// Of a user who may do no more than an application's usually may.
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.dialect == Dialect::Postgres { "postgres" } else { "mysql" };
-        format!("{scheme}://taskwheel:{}@127.0.0.1:{}/taskwheel", self.password, self.port)
+        let user = if self.dialect == Dialect::Postgres { "postgres://taskwheel" } else { "mysql://ordinary" };
+        format!("{user}:{}@127.0.0.1:{}/taskwheel", self.password, self.port)
     }
 
     pub(crate) fn kill(&mut self) {

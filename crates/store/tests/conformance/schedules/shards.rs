@@ -57,6 +57,23 @@ async fn a_fixed_number_of_shards_waits_for_whoever_comes(platform: &Platform) {
     assert_eq!(task_ids(&platform.runs(&schedule).await[0]).len(), 4);
 }
 
+async fn many_missed_firings_with_many_shards_are_fired_in_several_transactions(platform: &Platform) {
+    let fields = json!({"shards": 400, "misfire": {"policy": "catch_up", "max": 5}});
+    let schedule = platform.schedule(fields, vec![every(10_000)]).await;
+    platform.advance_ms(71_000);
+    let mut fired = Vec::new();
+    for _ in 0..3 {
+        let once = platform.store.fire(100).await.expect("the firing goes through");
+        fired.push((once.runs, once.more));
+    }
+    assert_eq!(fired, [(3, true), (2, true), (2, false)], "what was skipped is recorded with the first");
+    let runs = platform.runs(&schedule).await;
+    let (skipped, begun) = runs.split_first().unwrap();
+    assert_eq!((skipped.status, skipped.reason.as_deref()), (RunStatus::Skipped, Some("misfire")));
+    let dues: Vec<_> = begun.iter().map(|run| platform.now().ms_since(run.due_at)).collect();
+    assert_eq!(dues, [51_000, 41_000, 31_000, 21_000, 11_000, 1_000]);
+}
+
 async fn a_failed_shard_fails_the_run_when_all_have_ended(platform: &Platform) {
     let schedule = platform.schedule(json!({"shards": 2, "max_attempts": 1}), vec![every(1_000)]).await;
     platform.fire_after(1_000).await;
@@ -88,6 +105,7 @@ facts![
     without_a_worker_there_is_nothing_to_share_out,
     a_fixed_delay_that_found_no_worker_comes_again,
     a_fixed_number_of_shards_waits_for_whoever_comes,
+    many_missed_firings_with_many_shards_are_fired_in_several_transactions,
     a_failed_shard_fails_the_run_when_all_have_ended,
     a_child_of_shards_gets_all_their_results,
 ];

@@ -77,6 +77,45 @@ async fn a_failed_node_that_is_retried_takes_its_run_up_again(platform: &Platfor
     assert_eq!((run.status, run.error), (RunStatus::Done, None));
 }
 
+async fn a_cancelled_task_that_is_retried_takes_its_run_up_again(platform: &Platform) {
+    let (_, id) = begun(platform, json!({"type": "a", "children": [{"type": "b"}]})).await;
+    let cancelled = platform.run(id).await.tasks[0].id.expect("its root has begun");
+    platform.act(cancelled, Action::Cancel).await;
+    assert_eq!(platform.run(id).await.status, RunStatus::Cancelled);
+    platform.act(cancelled, Action::Retry).await;
+    let run = platform.run(id).await;
+    assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
+    platform.do_one("a", json!(1)).await;
+    platform.do_one("b", json!(1)).await;
+    assert_eq!(platform.run(id).await.status, RunStatus::Done);
+}
+
+async fn a_run_of_one_cancelled_task_is_taken_up_again(platform: &Platform) {
+    let (_, id) = begun(platform, json!({"type": "a"})).await;
+    let cancelled = platform.run(id).await.tasks[0].id.expect("it has begun");
+    platform.act(cancelled, Action::Cancel).await;
+    platform.act(cancelled, Action::Retry).await;
+    assert_eq!(platform.run(id).await.status, RunStatus::Running);
+    platform.do_one("a", json!(1)).await;
+    assert_eq!(platform.run(id).await.status, RunStatus::Done);
+}
+
+async fn a_cancelled_run_of_which_a_task_is_retried_goes_on_from_there(platform: &Platform) {
+    let (_, id) = begun(platform, family()).await;
+    platform.do_one("a", json!(1)).await;
+    platform.do_one("b", json!(1)).await;
+    let d = platform.claim_one("d").await;
+    platform.cancel_run(id).await;
+    platform.finish(&d, Outcome::Success).await;
+    platform.act(d.id, Action::Retry).await;
+    assert_eq!(platform.run(id).await.status, RunStatus::Running);
+    platform.do_one("d", json!(1)).await;
+    platform.do_one("e", json!(1)).await;
+    let run = platform.run(id).await;
+    assert_eq!(nodes(&run), "a Success, b Success, d Success, third Cancelled, e Success");
+    assert_eq!(run.status, RunStatus::Cancelled, "what else was cancelled stays so");
+}
+
 async fn a_failed_node_that_a_person_resolves_lets_its_run_go_on(platform: &Platform) {
     let (_, id) = begun(platform, json!({"type": "a", "children": [{"type": "b"}]})).await;
     let a = platform.claim_one("a").await;
@@ -164,6 +203,9 @@ facts![
     children_start_side_by_side_with_the_result_of_their_parent,
     what_failed_stops_its_subtree_and_the_run_fails_when_all_has_ended,
     a_failed_node_that_is_retried_takes_its_run_up_again,
+    a_cancelled_task_that_is_retried_takes_its_run_up_again,
+    a_run_of_one_cancelled_task_is_taken_up_again,
+    a_cancelled_run_of_which_a_task_is_retried_goes_on_from_there,
     a_failed_node_that_a_person_resolves_lets_its_run_go_on,
     who_waits_for_a_person_has_ended_for_its_run,
     a_disabled_child_is_left_out_with_its_subtree,
