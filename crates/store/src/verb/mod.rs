@@ -354,7 +354,7 @@ impl<D: Database> Store for SqlStore<D> {
             .await
     }
 
-    async fn backlog(&self) -> Result<Vec<Backlog>> {
+    async fn backlog(&self) -> Result<Backlog> {
         self.core.look("backlog", (), |session, _| Box::pin(backlog::backlog(session))).await
     }
 
@@ -374,7 +374,7 @@ impl<D: Database> Store for SqlStore<D> {
 /// Stores what was submitted. A task that comes alone is handed to the claim that waits for it in the same transaction; where
 /// there are many, claims of their own are faster.
 async fn store_all<D: Database>(core: &Core<D>, submissions: Vec<Submission>) -> Result<Vec<Stored>> {
-    // A submit with a unique key may be tried again when its commit was not answered, a claim may not.
+    // A task with a unique key may turn out to be there already.
     if let [(task, Some(request))] = &*submissions
         && task.unique_key.is_none()
     {

@@ -6,17 +6,18 @@
 //! count as having called just now, and have three heartbeats to do so.
 
 use crate::session::{Attempted, Session};
-use taskwheel_model::limits;
+use taskwheel_model::{Time, limits};
 
-/// Notes a look; answers whether nobody has looked for a while.
+/// Notes a look; answers whether nobody has looked for a while after somebody had.
 pub(super) async fn watch(session: &mut dyn Session, is_unbroken: bool) -> Attempted<bool> {
     let mut was_away = false;
     if !is_unbroken {
-        let away_ms = session.now().ms_since(session.watched_at().await?);
+        let watched_at = session.watched_at().await?;
+        let away_ms = session.now().ms_since(watched_at);
         // A look in the future was made before somebody set the database's clock back.
-        was_away = !(0..=limits::WATCH_GAP_MS).contains(&away_ms);
-        if was_away {
+        if !(0..=limits::WATCH_GAP_MS).contains(&away_ms) {
             session.welcome_workers(away_ms).await?;
+            was_away = watched_at != Time(0);
         }
     }
     session.note_watch().await?;

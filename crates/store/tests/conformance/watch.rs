@@ -85,7 +85,7 @@ async fn time_limits_run_on_while_nobody_looks(platform: &Platform) {
     platform.submit(taskwheel_model::NewTask { timeout_ms: Some(60_000), ..task("mail") }).await;
     platform.claim_one_for(beating(BEAT_MS)).await;
     platform.advance_ms(3_600_000);
-    assert!(platform.store.watch(false).await.unwrap());
+    assert!(!platform.store.watch(false).await.unwrap(), "nobody had ever looked");
     assert_eq!(platform.rescue().await, Rescued { timed_out: 1, ..Rescued::default() });
 }
 
