@@ -1,6 +1,7 @@
 //! What a client needs of whoever keeps the tasks: a server over HTTP, or an engine in this process.
 
 use crate::error::Result;
+use crate::execution::Bell;
 use crate::people::{Bulk, BulkDone, Edit, Resolution};
 use crate::search::Listing;
 use crate::task::{Page, Submitted, Task, TaskType};
@@ -11,6 +12,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::time::Duration;
 use taskwheel_model::{ExecId, NewTask, Status, TaskId, TypeSettings};
+
+/// How long a worker that stops waits for an answer, before somebody else is asked.
+pub(crate) const HURRIED_ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Keeps the tasks.
 #[async_trait]
@@ -28,7 +32,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>>;
     async fn renew(&self, worker_id: &str, items: &[Renewal], time_max: Duration) -> Result<Vec<Renewed>>;
-    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>>;
+    async fn report(&self, reports: &[Report], worker: &Bell) -> Result<Vec<Reported>>;
 
     /// Ends what runs in this process.
     async fn close(&self);
@@ -62,6 +66,7 @@ pub(crate) struct Claim {
 pub(crate) struct Claimed {
     pub(crate) id: TaskId,
     pub(crate) exec_id: ExecId,
+    pub(crate) tenant: String,
     #[serde(rename = "type")]
     pub(crate) task_type: String,
     pub(crate) key: Option<String>,

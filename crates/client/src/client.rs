@@ -10,10 +10,12 @@ use crate::task::{Page, Submitted, Task, TaskType};
 use std::env;
 use std::fmt;
 use std::sync::Arc;
-use taskwheel_model::{TaskId, TypeSettings};
+use std::time::Duration;
+use taskwheel_model::{TaskId, TypeSettings, field, limits};
 
 /// The server where nothing else is said.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:9222";
+const ANSWER_TIME_DEFAULT: Duration = Duration::from_secs(15);
 
 /// Submits tasks, shows them and steps in, on a server or in this process. It is cheap to clone.
 ///
@@ -54,9 +56,9 @@ impl Client {
         Client::builder().server(server).build()
     }
 
-    /// A client with more to say: several nodes, a token.
+    /// A client with more to say: several nodes, a token, a tenant.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder { servers: Vec::new(), token: None }
+        ClientBuilder { servers: Vec::new(), token: None, tenant: None, answer_time: ANSWER_TIME_DEFAULT }
     }
 
     /// Submits a task. Where its unique key is already live, the answer is the task that has it.
@@ -73,8 +75,7 @@ impl Client {
 
     /// Submits many tasks, all or none, 10,000 at most.
     pub async fn submit_batch(&self, tasks: impl IntoIterator<Item = NewTask>) -> Result<Vec<Submitted>> {
-        let tasks = NewTask::all_checked(tasks)?;
-        if tasks.is_empty() { Ok(Vec::new()) } else { self.backend.submit(tasks).await }
+        self.submit_all(NewTask::all_checked(tasks)?).await
     }
 
     /// Submits those of many tasks that are good, and says what is wrong with the others.
@@ -90,8 +91,17 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        let submitted = if good.is_empty() { Vec::new() } else { self.backend.submit(good).await? };
+        let submitted = self.submit_all(good).await?;
         Ok(Partial { items: places.into_iter().zip(submitted).collect(), errors })
+    }
+
+    async fn submit_all(&self, tasks: Vec<taskwheel_model::NewTask>) -> Result<Vec<Submitted>> {
+        let Some(first) = tasks.first() else { return Ok(Vec::new()) };
+        // A call has one trace.
+        if tasks.iter().any(|task| task.trace_parent != first.trace_parent) {
+            return Err(Error::field("trace_parent", "must be the same for all tasks of a batch"));
+        }
+        self.backend.submit(tasks).await
     }
 
     /// A task with every attempt it has had.
@@ -185,12 +195,16 @@ pub(crate) fn no_task(id: TaskId) -> Error {
 pub struct ClientBuilder {
     servers: Vec<String>,
     token: Option<String>,
+    tenant: Option<String>,
+    answer_time: Duration,
 }
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A token belongs into no log.
-        f.debug_struct("ClientBuilder").field("servers", &self.servers).finish_non_exhaustive()
+        let mut shown = f.debug_struct("ClientBuilder");
+        shown.field("servers", &self.servers).field("tenant", &self.tenant).field("answer_time", &self.answer_time);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -208,8 +222,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Whose tasks it submits, sees and claims, where its token is for all tenants. Without it, it sees and claims
+    /// those of all, and submits for `default`.
+    pub fn tenant(mut self, tenant: impl Into<String>) -> ClientBuilder {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// How long a node may take to answer, before the next one is called: 15 seconds unless given. What a claim waits
+    /// for is on top.
+    pub fn answer_time(mut self, time: Duration) -> ClientBuilder {
+        self.answer_time = time;
+        self
+    }
+
     /// The client. It connects when it is first used.
     pub fn build(self) -> Result<Client> {
+        if let Some(tenant) = &self.tenant {
+            let checked = field::name("tenant", tenant, limits::NAME_CHARS_MAX);
+            checked.map_err(|error| Error::Invalid(vec![BadField::of(None, error)]))?;
+        }
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let servers = if self.servers.is_empty() {
             let named = variable("TASKWHEEL_SERVER").unwrap_or_else(|| SERVER_DEFAULT.into());
@@ -218,6 +250,7 @@ impl ClientBuilder {
             self.servers
         };
         let token = self.token.or_else(|| variable("TASKWHEEL_TOKEN"));
-        Ok(Client { backend: Arc::new(Remote::new(&servers, token.as_deref())?) })
+        let remote = Remote::new(&servers, token.as_deref(), self.tenant, self.answer_time)?;
+        Ok(Client { backend: Arc::new(remote) })
     }
 }

@@ -68,6 +68,12 @@ impl TaskContext {
         self.task().round
     }
 
+    /// Whose task it is: a worker for all tenants gets the tasks of each.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        &self.task().tenant
+    }
+
     /// The task's type.
     #[must_use]
     pub fn task_type(&self) -> &str {

@@ -23,7 +23,8 @@ pub enum Error {
     /// Nobody answers for now, or is too busy, and nothing was changed: try again later.
     #[error("{0}")]
     Unavailable(String),
-    /// The connection broke when the call was under way: it may have happened or not.
+    /// The connection broke or nobody answered when the call was under way, or the database refused a statement of it: it
+    /// may have happened or not.
     #[error("it is not known whether it happened: {0}")]
     OutcomeUnknown(String),
     /// Something is wrong that a caller cannot correct: a fault, or no Taskwheel server at the address.

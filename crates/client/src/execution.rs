@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 /// In `standing`: the server said that it is not the task's current execution.
 const LOST: u8 = 1;
@@ -58,6 +59,20 @@ impl Bell {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst) != 0
+    }
+
+    pub(crate) async fn stopping(&self) {
+        until(&self.stops, || self.is_stopping()).await;
+    }
+
+    /// Waits for so long, and from when the worker stops for `hurried` at most.
+    pub(crate) async fn wait(&self, usual: Duration, hurried: Duration) {
+        let stopped = async {
+            self.stopping().await;
+            sleep(hurried).await;
+        };
+        // Whichever is over first.
+        let _ = timeout(usual, stopped).await;
     }
 }
 
@@ -164,11 +179,11 @@ impl Execution {
         until(&self.changed, || self.is(LOST | ABORTED)).await;
         let aborted = until(&self.changed, || self.is(ABORTED));
         // Whichever comes first.
-        let _ = tokio::time::timeout(grace, aborted).await;
+        let _ = timeout(grace, aborted).await;
     }
 
     pub(crate) async fn stopping(&self) {
-        until(&self.worker.stops, || self.is_stopping()).await;
+        self.worker.stopping().await;
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -212,6 +212,7 @@ impl TestTask {
         let claimed = Claimed {
             id: TaskId(1),
             exec_id,
+            tenant: self.task.tenant.clone(),
             task_type: self.task.task_type.clone(),
             key: self.task.key.clone(),
             payload: self.task.payload.clone().and_then(|payload| RawValue::from_string(payload).ok()),

@@ -6,6 +6,7 @@ pub(crate) mod transactions;
 use crate::backend::{Action, Backend, Claim, Claimed, Renewal, Renewed, Report, Reported};
 use crate::client::{Client, no_task};
 use crate::error::{BadField, Error, Result};
+use crate::execution::Bell;
 use crate::people::{Bulk, BulkDone};
 use crate::search::{Filter, Listing};
 use crate::task::{Page, Submitted, Task, TaskType};
@@ -46,7 +47,7 @@ impl Client {
     /// # }).unwrap();
     /// ```
     pub async fn embedded(database: impl Into<String>) -> Result<Client> {
-        let store = taskwheel_store::open(Options::new(database)).await?;
+        let store = taskwheel_store::open(Options::new(database)).await.map_err(undone)?;
         Ok(Client::on_engine(Arc::new(Engine::start(store, EngineOptions::default()))))
     }
 
@@ -142,7 +143,7 @@ impl Backend for Embedded {
         Ok(self.0.renew(worker_id.into(), items).await?.into_iter().map(Renewed::from).collect())
     }
 
-    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+    async fn report(&self, reports: &[Report], _worker: &Bell) -> Result<Vec<Reported>> {
         let reports = reports.iter().map(shapes::report).collect();
         Ok(self.0.report(reports).await?.into_iter().map(Reported::from).collect())
     }
@@ -178,9 +179,17 @@ impl From<StoreError> for Error {
             }
             StoreError::Unavailable(_) => Error::Unavailable(error.to_string()),
             StoreError::OutcomeUnknown(cause) => Error::OutcomeUnknown(cause),
-            StoreError::Schema(_) | StoreError::Configuration(_) | StoreError::Database(_) => {
-                Error::Unexpected(error.to_string())
-            }
+            // As of a server: a statement that was cancelled, or a database that takes no writes for now, passes.
+            StoreError::Database(_) => Error::OutcomeUnknown(error.to_string()),
+            StoreError::Schema(_) | StoreError::Configuration(_) => Error::Unexpected(error.to_string()),
         }
+    }
+}
+
+/// The error of a call that can have changed nothing by itself: what the database refused did not happen.
+fn undone(error: StoreError) -> Error {
+    match error {
+        StoreError::Database(_) => Error::Unexpected(error.to_string()),
+        error => error.into(),
     }
 }

@@ -189,6 +189,7 @@ impl From<worker::ClaimedTask> for Claimed {
         Claimed {
             id: task.id,
             exec_id: task.exec_id,
+            tenant: task.tenant,
             task_type: task.task_type,
             key: task.key,
             payload: task.payload.and_then(raw),

@@ -2,12 +2,14 @@
 //!
 //! The schema must be there: [`crate::Client::embedded`] or a server has been started on the database once.
 
+use super::undone;
 use crate::error::Result;
 use crate::new_task::NewTask;
 use crate::task::Submitted;
+use taskwheel_store::task;
 
-fn answers(submitted: Vec<taskwheel_store::task::Submitted>) -> Vec<Submitted> {
-    submitted.into_iter().map(Submitted::from).collect()
+fn answers(submitted: taskwheel_store::Result<Vec<task::Submitted>>) -> Result<Vec<Submitted>> {
+    Ok(submitted.map_err(undone)?.into_iter().map(Submitted::from).collect())
 }
 
 /// Submits on your own transaction on PostgreSQL.
@@ -31,7 +33,7 @@ pub mod postgres {
         connection: &mut sqlx::PgConnection,
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Vec<Submitted>> {
-        Ok(answers(taskwheel_store::postgres::submit_on(connection, &NewTask::all_checked(tasks)?).await?))
+        answers(taskwheel_store::postgres::submit_on(connection, &NewTask::all_checked(tasks)?).await)
     }
 }
 
@@ -44,7 +46,7 @@ pub mod mysql {
         connection: &mut sqlx::MySqlConnection,
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Vec<Submitted>> {
-        Ok(answers(taskwheel_store::mysql::submit_on(connection, &NewTask::all_checked(tasks)?).await?))
+        answers(taskwheel_store::mysql::submit_on(connection, &NewTask::all_checked(tasks)?).await)
     }
 }
 
@@ -58,6 +60,6 @@ pub mod sqlite {
         connection: &rusqlite::Connection,
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Vec<Submitted>> {
-        Ok(answers(taskwheel_store::sqlite::submit_on(connection, &NewTask::all_checked(tasks)?)?))
+        answers(taskwheel_store::sqlite::submit_on(connection, &NewTask::all_checked(tasks)?))
     }
 }

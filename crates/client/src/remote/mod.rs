@@ -5,39 +5,38 @@ mod wire;
 
 use crate::backend::{Action, Backend, Claim, Claimed, Renewal, Renewed, Report, Reported};
 use crate::error::{Error, Result};
+use crate::execution::Bell;
 use crate::people::{Bulk, BulkDone};
 use crate::search::Listing;
 use crate::task::{Page, Submitted, Task, TaskType};
 use async_trait::async_trait;
 pub(crate) use nodes::Nodes as Remote;
-use nodes::Repeat;
+use nodes::{Call, Repeat};
 use reqwest::Method;
 use serde::Serialize;
 use std::time::Duration;
 use taskwheel_model::{NewTask, TaskId, TypeSettings};
+use uuid::Uuid;
 use wire::{Answered, Batch, BulkBody, ClaimedTasks, RenewBody, RenewedItem, ReportBody, ReportedItem, TaskBody};
-
-/// How long a call may take, on top of what it waits for.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 
 #[async_trait]
 impl Backend for Remote {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
-        // With unique keys a second submit finds the first.
-        let repeat = if tasks.iter().all(|task| task.unique_key.is_some()) { Repeat::Always } else { Repeat::IfUndone };
         if let [task] = tasks.as_slice() {
-            let call = self.call(Method::POST, &["tasks"]).repeat(repeat).body(&TaskBody::from(task))?;
-            return Ok(vec![call.submitted().await?]);
+            // A unique key would not do: it is free again when the first submit's task has ended meanwhile. Without
+            // another node nothing is repeated, and to keep a key would be work in vain.
+            let key = self.are_several().then(|| Uuid::new_v4().to_string());
+            return Ok(vec![self.submit_one(key.as_deref(), task).await?]);
         }
         let batch = Batch { tasks: tasks.iter().map(TaskBody::from).collect() };
-        let answer = self.call(Method::POST, &["tasks", "batch"]).repeat(repeat).body(&batch)?;
-        let Answered { items } = answer.send::<Answered<Submitted>>().await?;
-        complete(items, tasks.len())
+        // Servers keep keys for single tasks alone.
+        let call = self.call(Method::POST, &["tasks", "batch"]).repeat(Repeat::IfUndone).body(&batch)?;
+        let call = traced(call, tasks.first())?;
+        complete(call.send::<Answered<Submitted>>().await?.items, tasks.len())
     }
 
     async fn submit_once(&self, key: &str, task: NewTask) -> Result<Submitted> {
-        let call = self.call(Method::POST, &["tasks"]).header("Idempotency-Key", key)?;
-        call.body(&TaskBody::from(&task))?.submitted().await
+        self.submit_one(Some(key), &task).await
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>> {
@@ -57,8 +56,9 @@ impl Backend for Remote {
         let post = |verb| self.call(Method::POST, &["tasks", &id, verb]);
         match action {
             Action::Cancel => post("cancel").send().await,
-            Action::Retry => post("retry").send().await,
-            Action::RunNow => post("run-now").send().await,
+            // Repeated, it could begin another round, or bring forward a next attempt, when the first had already run.
+            Action::Retry => post("retry").repeat(Repeat::IfUndone).send().await,
+            Action::RunNow => post("run-now").repeat(Repeat::IfUndone).send().await,
             Action::Resolve(resolution) => post("resolve").body(resolution)?.send().await,
             Action::Edit(edit) => self.call(Method::PATCH, &["tasks", &id]).body(edit)?.send().await,
         }
@@ -90,7 +90,7 @@ impl Backend for Remote {
 
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>> {
         let wait = Duration::from_millis(claim.wait_ms.unsigned_abs());
-        let call = self.worker_call("claim", claim, wait + ANSWER_TIME_MAX)?;
+        let call = self.worker_call("claim", claim, wait.saturating_add(self.answer_time_max))?;
         Ok(call.send::<ClaimedTasks>().await?.tasks)
     }
 
@@ -100,9 +100,9 @@ impl Backend for Remote {
         complete(answer.items.into_iter().map(|item| item.state).collect(), items.len())
     }
 
-    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        let call = self.worker_call("report", &ReportBody { items: reports }, ANSWER_TIME_MAX)?;
-        let answer = call.send::<Answered<ReportedItem>>().await?;
+    async fn report(&self, reports: &[Report], worker: &Bell) -> Result<Vec<Reported>> {
+        let call = self.worker_call("report", &ReportBody { items: reports }, self.answer_time_max)?;
+        let answer = call.of_worker(worker).send::<Answered<ReportedItem>>().await?;
         complete(answer.items.into_iter().map(Reported::from).collect(), reports.len())
     }
 
@@ -110,8 +110,26 @@ impl Backend for Remote {
 }
 
 impl Remote {
-    fn worker_call(&self, verb: &str, body: &impl Serialize, time_max: Duration) -> Result<nodes::Call<'_>> {
+    /// Submits a task, which may be repeated where there is a key for it.
+    async fn submit_one(&self, key: Option<&str>, task: &NewTask) -> Result<Submitted> {
+        let call = traced(self.call(Method::POST, &["tasks"]).body(&TaskBody::from(task))?, Some(task))?;
+        let call = match key {
+            Some(key) => call.header("Idempotency-Key", key)?,
+            None => call.repeat(Repeat::IfUndone),
+        };
+        call.submitted().await
+    }
+
+    fn worker_call(&self, verb: &str, body: &impl Serialize, time_max: Duration) -> Result<Call<'_>> {
         self.call(Method::POST, &["worker", verb]).time_max(time_max).body(body)
+    }
+}
+
+/// A submit with the trace that its tasks belong to.
+fn traced<'n>(call: Call<'n>, task: Option<&NewTask>) -> Result<Call<'n>> {
+    match task.and_then(|task| task.trace_parent.as_deref()) {
+        Some(trace) => call.header("traceparent", trace),
+        None => Ok(call),
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! All calls go to one node. When that one does not answer, the next one is tried, and stays the one to be called: so a node that
 //! is gone costs one failed connection, not one for each call. A call goes round the nodes once; whoever wants it tried for
-//! longer calls again. A call that may have been carried out is repeated only where that changes nothing.
+//! longer calls again. A call that may have been carried out is repeated only where that changes nothing; the next call
+//! goes to the next node all the same.
 
-use super::ANSWER_TIME_MAX;
 use super::wire::Problem;
+use crate::backend::HURRIED_ANSWER_TIME_MAX;
 use crate::error::{Error, Result};
+use crate::execution::Bell;
 use crate::task::Submitted;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url};
@@ -15,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use taskwheel_model::TaskId;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Shorter than a server keeps an idle connection, so that no call goes into one that is just being closed.
@@ -29,6 +31,10 @@ pub(crate) struct Nodes {
     urls: Vec<Url>,
     /// The one that answered last.
     current: AtomicUsize,
+    /// Whose tasks the calls are about, where that is said.
+    tenant: Option<String>,
+    /// How long a call may take, on top of what it waits for.
+    pub(super) answer_time_max: Duration,
 }
 
 /// When a call may be made again on another node.
@@ -41,7 +47,12 @@ pub(super) enum Repeat {
 }
 
 impl Nodes {
-    pub(crate) fn new(servers: &[String], token: Option<&str>) -> Result<Nodes> {
+    pub(crate) fn new(
+        servers: &[String],
+        token: Option<&str>,
+        tenant: Option<String>,
+        answer_time_max: Duration,
+    ) -> Result<Nodes> {
         // Only where the application has chosen none.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let urls = servers.iter().map(|server| url(server)).collect::<Result<Vec<_>>>()?;
@@ -60,7 +71,20 @@ impl Nodes {
             .user_agent(concat!("taskwheel-client/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| Error::Unexpected(error.to_string()))?;
-        Ok(Nodes { client, urls, current: AtomicUsize::new(0) })
+        Ok(Nodes { client, urls, current: AtomicUsize::new(0), tenant, answer_time_max })
+    }
+
+    /// Whether there is another node to go on with.
+    pub(super) fn are_several(&self) -> bool {
+        self.urls.len() > 1
+    }
+
+    /// Leaves a node that does not answer for the next one.
+    fn leave(&self, node: usize) -> usize {
+        let next = (node + 1) % self.urls.len();
+        // Another call may have found a node that answers meanwhile.
+        let _ = self.current.compare_exchange(node, next, Relaxed, Relaxed);
+        next
     }
 
     /// A call of a path below `/v1`, given by its segments, which may have any characters.
@@ -73,7 +97,8 @@ impl Nodes {
             headers: HeaderMap::new(),
             body: None,
             repeat: Repeat::Always,
-            time_max: ANSWER_TIME_MAX,
+            time_max: self.answer_time_max,
+            worker: None,
         }
     }
 }
@@ -94,9 +119,11 @@ pub(super) struct Call<'n> {
     body: Option<Vec<u8>>,
     repeat: Repeat,
     time_max: Duration,
+    /// The worker that has less time when it stops.
+    worker: Option<&'n Bell>,
 }
 
-impl Call<'_> {
+impl<'n> Call<'n> {
     pub(super) fn repeat(mut self, repeat: Repeat) -> Self {
         self.repeat = repeat;
         self
@@ -104,6 +131,11 @@ impl Call<'_> {
 
     pub(super) fn time_max(mut self, time_max: Duration) -> Self {
         self.time_max = time_max;
+        self
+    }
+
+    pub(super) fn of_worker(mut self, worker: &'n Bell) -> Self {
+        self.worker = Some(worker);
         self
     }
 
@@ -155,21 +187,15 @@ impl Call<'_> {
         let mut tried = 1;
         loop {
             let error = match self.answer_of(&nodes.urls[current]).await {
-                Err(error) => error,
+                Err(error) if error.is_transient() => error,
                 answer => return answer,
             };
-            let may_repeat = match &error {
-                Error::Unavailable(_) => true,
-                Error::OutcomeUnknown(_) => self.repeat == Repeat::Always,
-                _ => false,
-            };
+            let next = nodes.leave(current);
+            let may_repeat = self.repeat == Repeat::Always || matches!(error, Error::Unavailable(_));
             if !may_repeat || tried >= nodes.urls.len() {
                 return Err(error);
             }
-            let next = (current + 1) % nodes.urls.len();
             tracing::debug!(%error, next = %nodes.urls[next], "another node is called");
-            // Another call may have found a node that answers meanwhile.
-            let _ = nodes.current.compare_exchange(current, next, Relaxed, Relaxed);
             current = next;
             tried += 1;
         }
@@ -181,6 +207,9 @@ impl Call<'_> {
             segments.pop_if_empty().push("v1").extend(&self.path);
         }
         let mut request = self.nodes.client.request(self.method.clone(), url).headers(self.headers.clone());
+        if let Some(tenant) = &self.nodes.tenant {
+            request = request.query(&[("tenant", tenant)]);
+        }
         if let Some(query) = &self.query {
             request = request.query(query);
         }
@@ -191,11 +220,26 @@ impl Call<'_> {
             let response = request.send().await?;
             read_all(response).await
         };
-        match timeout(self.time_max, exchange).await {
-            Ok(Ok((status, body))) if status.is_success() => Ok((status, body)),
-            Ok(Ok((status, body))) => Err(Problem::read(status, &body)),
-            Ok(Err(error)) => Err(no_answer(server, &error)),
-            Err(_) => Err(Error::OutcomeUnknown(format!("{server} was silent for {:?}", self.time_max))),
+        let begin = Instant::now();
+        let exchanged = tokio::select! {
+            biased;
+            exchanged = exchange => exchanged,
+            () = self.patience() => {
+                return Err(Error::OutcomeUnknown(format!("{server} was silent for {:?}", begin.elapsed())));
+            }
+        };
+        match exchanged {
+            Ok((status, body)) if status.is_success() => Ok((status, body)),
+            Ok((status, body)) => Err(Problem::read(status, &body)),
+            Err(error) => Err(no_answer(server, &error)),
+        }
+    }
+
+    /// Waits for as long as a node may take. Without another one there is nothing to hurry for.
+    async fn patience(&self) {
+        match self.worker.filter(|_| self.nodes.are_several()) {
+            Some(worker) => worker.wait(self.time_max, HURRIED_ANSWER_TIME_MAX).await,
+            None => sleep(self.time_max).await,
         }
     }
 }
@@ -233,7 +277,7 @@ mod tests {
     #[test]
     fn an_address_that_is_none_is_refused_by_name() {
         for bad in ["", "localhost:9222", "ftp://host", "http://"] {
-            let error = Nodes::new(&[bad.into()], None).err();
+            let error = Nodes::new(&[bad.into()], None, None, Duration::from_secs(1)).err();
             assert!(matches!(&error, Some(Error::Invalid(fields)) if fields[0].field == "server"), "{bad}: {error:?}");
         }
     }

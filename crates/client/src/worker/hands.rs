@@ -214,3 +214,55 @@ impl Hands {
         self.changed.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::report_of;
+    use serde_json::json;
+    use std::time::Duration;
+    use tokio::time::timeout;
+    use uuid::Uuid;
+
+    fn tasks(count: usize) -> Vec<Claimed> {
+        let task = || {
+            json!({"id": 1, "exec_id": Uuid::now_v7(), "tenant": "default", "type": "mail", "round": 1, "attempt": 1,
+                "run_at": "2030-01-01T00:00:00Z"})
+        };
+        (0..count).map(|_| serde_json::from_value(task()).unwrap()).collect()
+    }
+
+    /// What claims under way ask for, as many as are made at once.
+    async fn claims(hands: &Hands) -> Vec<usize> {
+        let mut claims = Vec::new();
+        while let Ok(asked) = timeout(Duration::ZERO, hands.room_for_claim(true)).await {
+            claims.push(asked);
+        }
+        claims
+    }
+
+    #[tokio::test]
+    async fn no_more_is_in_hand_than_there_is_room_for() {
+        let (concurrency, queue) = (2, 3);
+        let hands = Hands::new(concurrency, queue);
+        let mut unanswered = Vec::new();
+        let mut in_hand = Vec::new();
+        for _ in 0..6 {
+            for asked in claims(&hands).await {
+                hands.claimed(asked, tasks(asked));
+            }
+            let held = hands.count() - unanswered.len();
+            assert!(held <= concurrency + queue, "{held} run or wait");
+            in_hand.push(hands.count());
+            for _ in 0..concurrency.min(held) {
+                let execution = hands.next().await.unwrap();
+                let report = report_of(&execution, Ok(None));
+                unanswered.push(report.clone());
+                hands.end(&execution, Some(report));
+            }
+        }
+        assert_eq!(in_hand, [5, 7, 9, 10, 10, 10], "while nothing is answered, twice as many at most");
+        hands.settle(&unanswered);
+        assert_eq!(hands.count() + claims(&hands).await.iter().sum::<usize>(), concurrency + queue);
+    }
+}

@@ -22,7 +22,7 @@ pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
     let mut saves = ticking(save_every);
     loop {
         let renewed = tokio::select! {
-            _ = heartbeat.tick() => renew(&shop, shop.hands.all(|_| true)).await,
+            _ = heartbeat.tick() => renew(&shop, shop.hands.all(|_| true), every).await,
             _ = saves.tick() => save(&shop).await,
             () = shop.hands.bell.save.notified() => save(&shop).await,
         };
@@ -46,11 +46,11 @@ fn ticking(every: Duration) -> tokio::time::Interval {
 
 async fn save(shop: &Shop) -> Result<()> {
     let unsaved = shop.hands.all(Execution::is_unsaved);
-    if unsaved.is_empty() { Ok(()) } else { renew(shop, unsaved).await }
+    if unsaved.is_empty() { Ok(()) } else { renew(shop, unsaved, shop.settings.heartbeat).await }
 }
 
 /// Names executions, saves what they noted, and tells those that are lost.
-pub(super) async fn renew(shop: &Shop, mut executions: Vec<Arc<Execution>>) -> Result<()> {
+pub(super) async fn renew(shop: &Shop, mut executions: Vec<Arc<Execution>>, time_max: Duration) -> Result<()> {
     while !executions.is_empty() {
         let (mut items, mut revisions, mut bytes) = (Vec::new(), Vec::new(), 0);
         for execution in executions.iter().take(BATCH) {
@@ -62,7 +62,7 @@ pub(super) async fn renew(shop: &Shop, mut executions: Vec<Arc<Execution>>) -> R
             items.push(item);
             revisions.push(revision);
         }
-        let answers = shop.client.backend.renew(&shop.worker_id, &items, shop.settings.heartbeat).await?;
+        let answers = shop.client.backend.renew(&shop.worker_id, &items, time_max).await?;
         let named = executions.drain(..items.len());
         for ((execution, revision), answer) in named.zip(revisions).zip(answers) {
             match answer {

@@ -9,7 +9,7 @@ use crate::backend::{Report, Reported, ReportedOutcome};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// So many reports are under way at once.
 pub(super) const REPORTS_MAX: usize = 3;
@@ -18,6 +18,8 @@ const BATCH: usize = 1_000;
 const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
 const COMPANY: Duration = Duration::from_millis(2);
+/// The longest pause between two tries while the worker stops.
+const HURRIED_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Reports until it is aborted, or until a report is refused for good: while its worker lives, that task would stay with it and
 /// never be run again.
@@ -40,30 +42,33 @@ pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
     }
 }
 
-/// Tells how executions ended, until there is an answer. A refusal of several may be the fault of one, so that each is then
-/// told by itself.
+/// Tells how executions ended, until there is an answer. What is wrong with several may be the fault of one, so that
+/// each is then told by itself. Any other refusal is no fault of the results, and makes no errors of them.
 async fn send(shop: &Shop, reports: &[Report]) -> Result<()> {
-    match tell(shop, reports).await {
-        Ok(answers) => reports.iter().zip(answers).for_each(|(report, answer)| note(report, answer)),
-        Err(error) if reports.len() == 1 => return refused(shop, &reports[0], &error).await,
-        Err(_) => {
+    match (tell(shop, reports).await, reports) {
+        (Ok(answers), _) => {
+            reports.iter().zip(answers).for_each(|(report, answer)| note(report, answer));
+            Ok(())
+        }
+        (Err(error @ Error::Invalid(_)), [report]) => refused(shop, report, &error).await,
+        (Err(Error::Invalid(_)), _) => {
             let mut outcome = Ok(());
             for report in reports {
                 outcome = outcome.and(Box::pin(send(shop, std::slice::from_ref(report))).await);
             }
-            return outcome;
+            outcome
         }
+        (Err(error), _) => Err(error),
     }
-    Ok(())
 }
 
 async fn tell(shop: &Shop, reports: &[Report]) -> Result<Vec<Reported>> {
-    let mut pause = PAUSE_MIN;
+    let (bell, mut pause) = (&shop.hands.bell, PAUSE_MIN);
     loop {
-        match shop.client.backend.report(reports).await {
+        match shop.client.backend.report(reports, bell).await {
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, reports = reports.len(), "results cannot be reported; trying again until they can");
-                sleep(pause).await;
+                bell.wait(pause, HURRIED_PAUSE_MAX).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             answer => return answer,

@@ -3,7 +3,10 @@
 mod support;
 
 mod client;
+mod hung;
 mod nodes;
+mod origin;
+mod refusals;
 mod runs;
 mod stopping;
 mod worker;

@@ -1,5 +1,6 @@
 //! A platform of its own for each test: an engine in this process, or a server over HTTP in front of one.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_client::engine::{Engine, EngineOptions};
@@ -39,7 +40,7 @@ pub(crate) struct Platform {
     pub(crate) client: Client,
     engine: Arc<Engine>,
     servers: Vec<Server>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// A node in front of an engine, with threads of its own.
@@ -75,7 +76,7 @@ impl Drop for Server {
 impl Platform {
     async fn new(is_remote: bool) -> Platform {
         let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", directory.path().join("tasks.db").display());
+        let url = format!("sqlite://{}", database(&directory).display());
         let store = taskwheel_client::store::open(Options::new(url)).await.unwrap();
         let engine = Arc::new(Engine::start(store, EngineOptions::default()));
         let mut servers = Vec::new();
@@ -85,7 +86,7 @@ impl Platform {
         } else {
             Client::on_engine(engine.clone())
         };
-        Platform { client, engine, servers, _directory: directory }
+        Platform { client, engine, servers, directory }
     }
 
     pub(crate) async fn embedded() -> Platform {
@@ -104,6 +105,11 @@ impl Platform {
     /// The store, for what clients have no call for.
     pub(crate) fn store(&self) -> &dyn taskwheel_client::store::Store {
         self.engine.store()
+    }
+
+    /// The file of the store, for what only the database can do.
+    pub(crate) fn database(&self) -> PathBuf {
+        database(&self.directory)
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
@@ -144,6 +150,10 @@ impl Platform {
             Err(_) => panic!("it never was as wanted: {:?}", self.task(id).await),
         }
     }
+}
+
+fn database(directory: &TempDir) -> PathBuf {
+    directory.path().join("tasks.db")
 }
 
 /// Fails a test that would hang.

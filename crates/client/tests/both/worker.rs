@@ -81,6 +81,31 @@ async fn as_many_handlers_run_at_once_as_allowed(platform: &Platform) {
     assert_eq!(most.load(SeqCst), AT_ONCE);
 }
 
+async fn a_worker_holds_no_more_than_runs_and_waits(platform: &Platform) {
+    const TASKS: usize = 40;
+    const HELD: usize = 2 + 3;
+    platform.client.submit_batch((0..TASKS).map(|_| NewTask::new("hold", &()))).await.unwrap();
+    let hold = async |ctx: TaskContext, ()| {
+        ctx.stopping().await;
+        Ok::<(), TaskError>(())
+    };
+    let done = async |_: TaskContext, ()| Ok::<(), TaskError>(());
+    let of = async |status| {
+        let listing = Listing { limit: 500, ..Filter::of_type("hold").status(status).into() };
+        platform.client.list(listing).await.unwrap().items.len()
+    };
+    let stop = async {
+        while of(Status::Executing).await < HELD {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Another one is left all the rest.
+        platform.worker().handle("hold", done).run_until_idle().await.unwrap();
+        assert_eq!((of(Status::Executing).await, of(Status::Success).await), (HELD, TASKS - HELD));
+    };
+    let worker = platform.worker().concurrency(2).queue(3).handle("hold", hold);
+    in_time("they are held", worker.run_until(stop)).await.unwrap();
+}
+
 async fn a_flood_is_drained_without_loss(platform: &Platform) {
     const TASKS: usize = 2_500;
     platform.client.submit_batch((0..TASKS).map(|n| NewTask::new("count", &n))).await.unwrap();
@@ -284,6 +309,7 @@ facts! {
     a_task_ends_as_its_handler_says,
     a_result_that_cannot_be_stored_fails_its_task_alone,
     as_many_handlers_run_at_once_as_allowed,
+    a_worker_holds_no_more_than_runs_and_waits,
     a_flood_is_drained_without_loss,
     a_waiting_worker_gets_what_comes,
     a_cancelled_task_is_told_so_and_its_result_is_dropped,
