@@ -5,6 +5,7 @@
 //! a time has come. What is not in it, because it came by plain SQL or through another node, is found by the next look; what
 //! is in it in vain wakes a claim that finds nothing. When the store does not answer, the next look makes up for it.
 
+use crate::health::Loop;
 use crate::{Inner, rest};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -170,13 +171,16 @@ pub(crate) async fn look(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) 
         };
         if inner.dispatch.is_idle() {
             filled = None;
+            inner.health.rests(Loop::Due);
             continue;
         }
         inner.dispatch.wake_one_of_each();
         let mut types = inner.dispatch.types();
         types.sort();
         let is_stale = filled.is_none_or(|filled| filled.elapsed() >= FILL_EVERY) || types != types_filled || asked;
-        if is_stale && !types.is_empty() {
+        if types.is_empty() {
+            inner.health.rests(Loop::Due);
+        } else if is_stale {
             filled = Some(Instant::now());
             fill(&inner, types.clone()).await;
             types_filled = types;
@@ -190,9 +194,8 @@ pub(crate) async fn look(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) 
 async fn fill(inner: &Inner, types: Vec<String>) {
     let horizon = i64::try_from(HORIZON.as_millis()).unwrap_or(i64::MAX);
     let asked = Instant::now();
-    let ahead = inner.store.upcoming(types, horizon, ENTRIES_MAX).await;
-    inner.looked("due", &ahead);
-    let Ok(ahead) = ahead else { return };
+    let look = inner.health.look(Loop::Due, inner.store.upcoming(types, horizon, ENTRIES_MAX));
+    let Ok(ahead) = look.await else { return };
     // The database read its clock somewhere in between.
     let read = asked + asked.elapsed() / 2;
     let due = &inner.due;

@@ -15,6 +15,7 @@
 
 mod dispatch;
 mod due;
+mod health;
 mod history;
 mod news;
 mod rescue;
@@ -25,8 +26,9 @@ pub use taskwheel_store as store;
 
 use dispatch::{Dispatch, Kept};
 use due::Due;
+use health::Health;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, TaskId};
@@ -79,7 +81,7 @@ struct Inner {
     options: EngineOptions,
     dispatch: Dispatch,
     due: Due,
-    healthy: AtomicBool,
+    health: Health,
     counters: Counters,
 }
 
@@ -120,7 +122,7 @@ impl Engine {
             options,
             dispatch: Dispatch::default(),
             due: Due::default(),
-            healthy: AtomicBool::new(true),
+            health: Health::default(),
             counters: Counters::default(),
         });
         let mut loops = JoinSet::new();
@@ -141,10 +143,10 @@ impl Engine {
         &*self.inner.store
     }
 
-    /// Whether its last look into the store succeeded.
+    /// Whether the last look of each of its loops into the store succeeded, and none hangs.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.inner.healthy.load(Ordering::Relaxed)
+        self.inner.health.is_good()
     }
 
     /// What it counted since it started.
@@ -292,16 +294,6 @@ impl Inner {
         match self.due.in_ms(run_at) {
             ..=0 => self.dispatch.wake(task_type, 1),
             ms => self.due.add(task_type, Duration::from_millis(ms.unsigned_abs())),
-        }
-    }
-
-    /// Notes how a look into the store went.
-    fn looked<T>(&self, what: &str, result: &Result<T>) {
-        let was = self.healthy.swap(result.is_ok(), Ordering::Relaxed);
-        match result {
-            Err(error) if was => tracing::error!(%error, what, "the store does not answer; it is tried again"),
-            Ok(_) if !was => tracing::info!(what, "the store answers again"),
-            _ => {}
         }
     }
 }

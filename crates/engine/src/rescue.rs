@@ -5,6 +5,7 @@
 //! first, so that workers are not blamed for a time in which no engine looked: see `Store::watch`. When the store does not
 //! answer, the next look makes up for it.
 
+use crate::health::Loop;
 use crate::{Inner, rest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,9 +19,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
     // By the clock on the wall: a machine that slept has not looked.
     let mut looked_at = None::<SystemTime>;
     while rest(inner.options.rescue_every, &mut stopped).await {
-        let looked = look(&inner, looked_at.is_some_and(is_recent), &stopped).await;
-        inner.looked("rescue", &looked);
-        if looked.is_ok() {
+        if look(&inner, looked_at.is_some_and(is_recent), &stopped).await.is_ok() {
             looked_at = Some(wall_clock());
         }
     }
@@ -34,11 +33,11 @@ fn is_recent(looked_at: SystemTime) -> bool {
 }
 
 async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>) -> Result<()> {
-    if inner.store.watch(is_unbroken).await? {
+    if inner.health.look(Loop::Rescue, inner.store.watch(is_unbroken)).await? {
         tracing::info!("no server looked after workers for a while: they have three heartbeats from now on to call");
     }
     loop {
-        let rescued = inner.store.rescue().await?;
+        let rescued = inner.health.look(Loop::Rescue, inner.store.rescue()).await?;
         if rescued != Rescued::default() {
             tracing::info!(
                 timed_out = rescued.timed_out,

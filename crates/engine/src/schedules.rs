@@ -6,6 +6,7 @@
 //! answer, the next look finds what was missed, and the misfire policy says what of it fires.
 
 use crate::Inner;
+use crate::health::Loop;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,8 +25,7 @@ const REST: Duration = Duration::from_secs(1);
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let looked_at = Instant::now();
-        let fired = inner.store.fire(TIMERS_AT_ONCE).await;
-        inner.looked("schedules", &fired);
+        let fired = inner.health.look(Loop::Schedules, inner.store.fire(TIMERS_AT_ONCE)).await;
         let next = match fired {
             Ok(fired) if fired.more => continue,
             Ok(fired) if fired.runs > 0 => looked_at + PACE,

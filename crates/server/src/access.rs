@@ -4,12 +4,15 @@
 //!  request --> authenticate (401) --> the route's own scope (403) --> handler, which asks the caller for the tenant
 //! ```
 //!
-//! The database is the authority on tokens; what it said is believed for a second and a half at most, so that a token that was revoked
-//! anywhere is worth nothing two seconds later. While no token has ever existed everybody is let in as an admin, and the server
-//! listens on this machine alone. A route declares its scope when it is added, or it cannot be added: see `scopes`.
+//! The database is the authority on tokens; what it said is believed for a second and a half at most, so that a token that
+//! was revoked anywhere is worth nothing two seconds later. While it does not answer nobody is let in, but to the metrics,
+//! which are there to tell of it: who was known by then may read them for some minutes more. While no token has ever existed
+//! everybody is let in as an admin, and the server listens on this machine alone. A route declares its scope when it is
+//! added, or it cannot be added: see `scopes`.
 
 use crate::App;
 use crate::fresh::Age;
+use crate::metrics;
 use crate::problem::{Answer, Problem};
 use crate::quota::Allowance;
 use axum::extract::{FromRequestParts, Request};
@@ -24,6 +27,7 @@ use std::time::{Duration, Instant};
 use taskwheel_model::{NewTask, Role, Scope, field, limits};
 use taskwheel_store::Store;
 use taskwheel_store::access::{Actor, Credential, Secret, Token};
+use taskwheel_store::clock::here;
 
 /// How often a claim that waits looks whether its token is still worth something.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +35,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const USED_EVERY: Duration = Duration::from_secs(60);
 /// Tokens that are remembered; when there are more, all are forgotten.
 const REMEMBERED_MAX: usize = 10_000;
+
+/// How long who was known may read the metrics while the database does not answer.
+const REMEMBERED_TIME_MAX: Duration = Duration::from_secs(300);
+/// After so long it does not answer, for who reads the metrics: a scrape waits for ten seconds.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Whoever makes a call.
 #[derive(Clone, Debug)]
@@ -146,9 +155,11 @@ struct Known {
 
 impl Gate {
     /// Who shows this header. A token that is wrong, revoked or expired is the same as none.
-    async fn caller(&self, app: &Arc<App>, header: Option<&str>) -> Answer<Caller> {
+    async fn caller(&self, app: &Arc<App>, header: Option<&str>, may_remember: bool) -> Answer<Caller> {
+        let store = app.engine.store();
         let Some(header) = header else {
-            return if self.is_open(app.engine.store()).await? {
+            let was_open = || self.openness().is_within(REMEMBERED_TIME_MAX).then_some(true);
+            return if or_remembered(may_remember, self.is_open(store), was_open).await? {
                 Ok(Caller { token: None, asked: None })
             } else {
                 Err(Problem::unauthorized())
@@ -157,7 +168,7 @@ impl Gate {
         let shown = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let (id, secret) =
             shown.and_then(|(_, token)| Secret::of_token(token.trim())).ok_or_else(Problem::unauthorized)?;
-        self.look(app.engine.store(), id).await?;
+        or_remembered(may_remember, self.look(store, id), || self.remembers(id).then_some(())).await?;
         let (token, is_to_be_noted) = self.let_in(id, &secret)?;
         if is_to_be_noted {
             let app = app.clone();
@@ -175,13 +186,13 @@ impl Gate {
         if self.is_closed.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        if self.openness.lock().unwrap_or_else(PoisonError::into_inner).must_read() {
+        if self.openness().must_read() {
             let at = Instant::now();
             if store.has_tokens().await? {
                 self.is_closed.store(true, Ordering::Relaxed);
                 return Ok(false);
             }
-            self.openness.lock().unwrap_or_else(PoisonError::into_inner).read(at);
+            self.openness().read(at);
         }
         Ok(true)
     }
@@ -238,18 +249,40 @@ impl Gate {
         }
     }
 
+    /// Whether a token is known from before, and its time has not run out since.
+    fn remembers(&self, id: i64) -> bool {
+        let is_good = |one: &Known| one.age.is_within(REMEMBERED_TIME_MAX) && one.token.is_valid(here());
+        self.known().get(&id).is_some_and(is_good)
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<i64, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn openness(&self) -> MutexGuard<'_, Age> {
+        self.openness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Finds out who calls, and notes it in the call. Only whether the server lives can be asked without saying.
-pub(crate) async fn authenticate(app: &Arc<App>, request: &mut Request) -> Answer<()> {
-    if matches!(request.uri().path(), "/healthz" | "/readyz") {
-        return Ok(());
+/// What a look into the database says; where it does not answer and the call may go by it, what is remembered.
+async fn or_remembered<T>(
+    may_remember: bool,
+    look: impl Future<Output = Answer<T>>,
+    remembered: impl FnOnce() -> Option<T>,
+) -> Answer<T> {
+    if !may_remember {
+        return look.await;
     }
+    let late = |_| Err(Problem::unready("the database does not answer"));
+    let looked = tokio::time::timeout(ANSWER_TIME_MAX, look).await.unwrap_or_else(late);
+    looked.or_else(|problem| remembered().ok_or(problem))
+}
+
+/// Finds out who calls, and notes it in the call.
+pub(crate) async fn authenticate(app: &Arc<App>, request: &mut Request) -> Answer<()> {
     let (header, from_here, asked) = (authorization(request), comes_from_here(request), tenant(request));
-    let caller = app.gate.caller(app, header.as_deref()).await?;
+    let may_remember = request.uri().path() == metrics::PATH;
+    let caller = app.gate.caller(app, header.as_deref(), may_remember).await?;
     if caller.token.is_none() {
         from_here?;
     }
@@ -293,5 +326,49 @@ fn comes_from_here(request: &Request) -> Answer<()> {
              `taskwheel tokens create --role admin`",
         )),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taskwheel_model::Time;
+
+    #[test]
+    fn a_token_is_remembered_for_some_minutes_and_never_past_its_end() {
+        let gate = Gate::default();
+        let remembers = |ago: Duration, expires_at: Option<Time>| {
+            let token = Token {
+                id: 1,
+                role: Role::Viewer,
+                tenant: None,
+                types: None,
+                rate_per_s: None,
+                created_at: Time(0),
+                expires_at,
+                last_used_at: None,
+                revoked_at: None,
+            };
+            let mut age = Age::default();
+            age.read(Instant::now().checked_sub(ago).expect("there was such a time"));
+            let (token, secret_hash, allowance) = (Arc::new(token), String::new(), Allowance::default());
+            gate.known().insert(1, Known { token, secret_hash, is_valid: true, age, used_at: None, allowance });
+            gate.remembers(1)
+        };
+        let lately = Duration::from_secs(60);
+        assert!(remembers(lately, None) && remembers(lately, Some(here().plus_ms(60_000))));
+        assert!(!remembers(lately, Some(here())), "its time ran out meanwhile");
+        assert!(!remembers(REMEMBERED_TIME_MAX, None), "that was long ago");
+        assert!(!gate.remembers(2), "who was never known is not remembered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_may_remember_goes_on_without_the_database() {
+        let hangs = std::future::pending::<Answer<()>>;
+        let away = async || Err::<(), _>(Problem::unready("away"));
+        assert!(or_remembered(true, hangs(), || Some(())).await.is_ok());
+        assert!(or_remembered(true, away(), || Some(())).await.is_ok());
+        assert!(or_remembered(true, away(), || None).await.is_err());
+        assert!(or_remembered(false, away(), || Some(())).await.is_err());
     }
 }

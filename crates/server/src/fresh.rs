@@ -17,13 +17,17 @@ pub(crate) struct Age {
 impl Age {
     /// Whether this call must read it.
     pub(crate) fn must_read(&mut self) -> bool {
-        let is_younger = |at: Option<Instant>, than: Duration| at.is_some_and(|at| at.elapsed() < than);
-        let is_known = is_younger(self.read_at, READ_EVERY)
-            || is_younger(self.read_at, BELIEVED_MAX) && is_younger(self.asked_at, READ_EVERY);
+        let is_asked = self.asked_at.is_some_and(|at| at.elapsed() < READ_EVERY);
+        let is_known = self.is_within(READ_EVERY) || self.is_within(BELIEVED_MAX) && is_asked;
         if !is_known {
             self.asked_at = Some(Instant::now());
         }
         !is_known
+    }
+
+    /// Whether it was read within such a time.
+    pub(crate) fn is_within(&self, time: Duration) -> bool {
+        self.read_at.is_some_and(|at| at.elapsed() < time)
     }
 
     /// It was read, by a call that began then.

@@ -6,13 +6,16 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
+/// The paths that say whether the server lives and can work.
+pub(crate) const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+
 /// Whether the process lives.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = OK, body = str, content_type = "text/plain")))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether it can work: its last look into the database succeeded.
+/// Whether it can work: its last looks into the database succeeded, and none hangs.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = OK, body = str, content_type = "text/plain"), (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn readyz(State(app): Shared) -> Answer<&'static str> {

@@ -100,8 +100,14 @@ pub(crate) fn named(path: &str, message: &str) -> FieldError {
     FieldError::new(field, message)
 }
 
+/// The only UUIDs that callers give are those that a claim gave them.
+const EXEC_ID: &str = "must be the exec_id of the claim";
+
 /// A message without the names that a program has for its types.
 fn in_plain_words(message: &str) -> String {
+    if message.starts_with("UUID parsing failed") {
+        return EXEC_ID.to_owned();
+    }
     const WORDS: [(&str, &str); 8] = [
         ("expected i64", "expected a whole number"),
         ("expected u64", "expected a whole number from 0"),
@@ -142,7 +148,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let text = segment(parts, state).await.ok_or_else(Problem::nowhere)?;
         match text.parse::<i64>() {
             Ok(id) if id > 0 => Ok(Id(TaskId(id))),
-            _ => Err(Problem::not_found(format!("there is no task {text}"))),
+            _ => Err(Problem::not_found(format!("there is no task {text}: an id is a number from 1"))),
         }
     }
 }
@@ -157,7 +163,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
         let text = segment(parts, state).await.ok_or_else(Problem::nowhere)?;
         match text.parse::<i64>() {
             Ok(number) if number > 0 => Ok(Number(number)),
-            _ => Err(Problem::not_found(format!("there is nothing with the id {text}"))),
+            _ => Err(Problem::not_found(format!("there is nothing with the id {text}: an id is a number from 1"))),
         }
     }
 }

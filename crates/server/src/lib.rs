@@ -2,7 +2,8 @@
 //!
 //! Each file is one part of the contract: `tasks` and `bulk` for people and programs that submit, look and step in,
 //! `worker` for workers in any language, `schedules` for what fires when, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
-//! `access`, `scopes` and `quota` say who may do what and how much of it, by what is `fresh`ly known; `metrics` and `spans` tell of it.
+//! `access`, `scopes`, `quota` and `room` say who may do what and how much of it, by what is `fresh`ly known; `metrics` and
+//! `spans` tell of it.
 //! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
 
 mod access;
@@ -15,6 +16,7 @@ mod listen;
 mod metrics;
 mod problem;
 mod quota;
+mod room;
 mod schedules;
 mod scopes;
 mod shapes;
@@ -36,26 +38,26 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
-use problem::Problem;
+use problem::{Answer, Problem};
 use quota::Quotas;
+use room::{Place, Room};
 use schedules::{centre, runs};
 use scopes::Routes;
+use std::collections::HashMap;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
 use taskwheel_model::Scope;
-use tokio::sync::Semaphore;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::routes;
 
-/// Calls at once, waiting claims among them. Further ones are told to come again.
-const CALLS_MAX: usize = 4_096;
-
 /// What every call has at hand.
 struct App {
     engine: Arc<Engine>,
-    calls: Semaphore,
+    room: Room,
     document: String,
+    /// The methods that each route takes.
+    methods: HashMap<String, String>,
     gate: Gate,
     quotas: Quotas,
     metrics: Metrics,
@@ -142,13 +144,13 @@ fn routes() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
 pub fn router(engine: Arc<Engine>, spans: Spans, timezone: String) -> Router {
     let (routes, document) = routes();
     let metrics = Metrics::of(document.paths.paths.keys().map(String::as_str));
+    let methods = scopes::methods(&document.paths);
     let document = document.to_pretty_json().unwrap_or_default();
-    let calls = Semaphore::new(CALLS_MAX);
-    let (gate, quotas) = (Gate::default(), Quotas::default());
-    let app = Arc::new(App { engine, calls, document, gate, quotas, metrics, spans, timezone });
+    let (gate, quotas, room) = (Gate::default(), Quotas::default(), Room::default());
+    let app = Arc::new(App { engine, room, document, methods, gate, quotas, metrics, spans, timezone });
     routes
         .fallback(async || Problem::nowhere())
-        .method_not_allowed_fallback(async || Problem::method_not_allowed())
+        .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(app.clone(), enter))
         .with_state(app)
 }
@@ -163,14 +165,26 @@ pub fn document() -> String {
 async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response {
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
     let is_centre = request.uri().path().starts_with(centre::PATH);
-    let response = match app.calls.try_acquire() {
-        Err(_) => Problem::busy().into_response(),
-        Ok(_place) => match access::authenticate(&app, &mut request).await {
-            Err(problem) => problem.into_response(),
-            Ok(()) => next.run(request).await,
-        },
+    let response = match admit(&app, &mut request).await {
+        Err(problem) => problem.into_response(),
+        Ok(_place) => next.run(request).await,
     };
     let response = if is_centre { centre::answer(response) } else { response };
     app.metrics.count(&method, route.as_ref().map(MatchedPath::as_str), response.status());
     response
+}
+
+/// Finds room for a call, and who calls. Whether the server lives can be asked by anybody, and however full it is.
+async fn admit(app: &Arc<App>, request: &mut Request) -> Answer<Option<Place>> {
+    if health::PROBES.contains(&request.uri().path()) {
+        return Ok(None);
+    }
+    let place = app.room.enter()?;
+    request.extensions_mut().insert(place.clone());
+    access::authenticate(app, request).await?;
+    Ok(Some(place))
+}
+
+async fn no_such_method(State(app): Shared, route: MatchedPath) -> Problem {
+    Problem::method_not_allowed(app.methods.get(route.as_str()).map_or("no other either", String::as_str))
 }

@@ -1,8 +1,9 @@
 //! Metrics, in the text format of Prometheus.
 //!
 //! What is counted lives in the store, the engine and here, since the process started; what is read from the database, the
-//! backlog and the workers, is a few seconds old at most, and costs the same however much is due. Types are the only label that
-//! callers can make up, and there are never more than a few hundred of them.
+//! backlog and the workers, is a few seconds old at most, and costs the same however much is due. While the database does not
+//! answer it is left out, and the rest tells of that. Types are the only label that callers can make up, and there are never
+//! more than a few hundred of them.
 
 use crate::access::Caller;
 use crate::problem::{Answer, Problem};
@@ -16,11 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use taskwheel_engine::EngineReadings;
-use taskwheel_store::Backlog;
 use taskwheel_store::meter::{Durations, Readings};
+use taskwheel_store::{Backlog, Store};
+
+/// Where the metrics are.
+pub(crate) const PATH: &str = "/metrics";
 
 /// How old what was read from the database may be.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// After so long the database does not answer.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The methods that are counted by name.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -32,7 +39,8 @@ pub(crate) struct Metrics {
     routes: HashMap<String, Route>,
     /// Calls that no route takes.
     elsewhere: Route,
-    seen: tokio::sync::Mutex<Option<(Instant, Arc<Seen>)>>,
+    /// What was read last and when, if the database answered.
+    seen: tokio::sync::Mutex<Option<(Instant, Option<Arc<Seen>>)>>,
 }
 
 /// The calls of a route, by method and status.
@@ -55,8 +63,17 @@ impl Route {
 
 /// What was read from the database.
 struct Seen {
-    backlog: Vec<Backlog>,
+    backlog: Backlog,
+    /// Those that are alive.
     workers: usize,
+}
+
+impl Seen {
+    async fn read(store: &dyn Store) -> taskwheel_store::Result<Seen> {
+        let (backlog, workers) = (store.backlog().await?, store.workers().await?);
+        let workers = workers.iter().filter(|worker| worker.is_alive(backlog.now)).count();
+        Ok(Seen { backlog, workers })
+    }
 }
 
 impl Metrics {
@@ -75,38 +92,47 @@ impl Metrics {
         }
     }
 
-    async fn seen(&self, app: &App) -> Answer<Arc<Seen>> {
+    /// What the database says; nothing while it does not answer.
+    async fn seen(&self, app: &App) -> Option<Arc<Seen>> {
         let mut seen = self.seen.lock().await;
         if let Some((at, seen)) = &*seen
             && at.elapsed() < FRESH
         {
-            return Ok(seen.clone());
+            return seen.clone();
         }
-        let store = app.engine.store();
-        let read = Arc::new(Seen { backlog: store.backlog().await?, workers: store.workers().await?.len() });
+        let read = match tokio::time::timeout(READ_TIME_MAX, Seen::read(app.engine.store())).await {
+            Ok(Ok(read)) => Some(Arc::new(read)),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "metrics are without those of the database");
+                None
+            }
+            Err(_) => {
+                tracing::warn!("metrics are without those of the database, which does not answer");
+                None
+            }
+        };
         *seen = Some((Instant::now(), read.clone()));
-        Ok(read)
+        read
     }
 }
 
 /// Shows the metrics, for Prometheus. They are over all tenants, and for those who look after the server: admins, and whoever
-/// may watch in the tenant `default`.
-#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+/// may watch in the tenant `default`. While the database does not answer, those that are read from it are missing.
+#[utoipa::path(get, path = PATH, tag = "health", responses(
     (status = OK, body = str, content_type = "text/plain"), (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn metrics(State(app): Shared, caller: Caller) -> Answer<impl IntoResponse> {
     if !caller.looks_after_the_server() {
         return Err(Problem::forbidden("metrics are over all tenants, and not for a token of one"));
     }
-    let seen = app.metrics.seen(&app).await?;
+    let seen = app.metrics.seen(&app).await;
     let (engine, store) = (app.engine.readings(), app.engine.store().readings());
-    let text = page(&seen, &engine, &store, &app.metrics, app.engine.is_healthy());
+    let text = page(seen.as_deref(), &engine, &store, &app.metrics, app.engine.is_healthy());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 
-fn page(seen: &Seen, engine: &EngineReadings, store: &Readings, metrics: &Metrics, is_ready: bool) -> String {
+fn page(seen: Option<&Seen>, engine: &EngineReadings, store: &Readings, metrics: &Metrics, is_ready: bool) -> String {
     let mut page = Page::default();
-    page.gauge("taskwheel_ready", "Whether the last look into the database succeeded.", u8::from(is_ready));
-    page.gauge("taskwheel_workers", "Workers that have called and are not yet forgotten.", seen.workers);
+    page.gauge("taskwheel_ready", "Whether the last looks into the database succeeded.", u8::from(is_ready));
     page.gauge("taskwheel_waiting_claims", "Claims that wait for a task on this node.", engine.waiting_claims);
     page.counter("taskwheel_leases_lost_total", "Executions whose worker went silent.", engine.leases_lost);
     page.counter("taskwheel_timeouts_total", "Executions whose time limit ran out.", engine.timed_out);
@@ -116,13 +142,8 @@ fn page(seen: &Seen, engine: &EngineReadings, store: &Readings, metrics: &Metric
     page.gauge("taskwheel_store_connections_used", "Connections for work on tasks in use.", store.connections.0);
     page.gauge("taskwheel_store_connections_max", "Most connections for work on tasks.", store.connections.1);
 
-    page.family("taskwheel_due_tasks", "gauge", "Due tasks that no worker has; at most 1,000 of each priority count.");
-    for one in &seen.backlog {
-        page.line("taskwheel_due_tasks", &[("type", &one.task_type)], one.due);
-    }
-    page.family("taskwheel_oldest_due_seconds", "gauge", "For how long the oldest of them has been due.");
-    for one in &seen.backlog {
-        page.line("taskwheel_oldest_due_seconds", &[("type", &one.task_type)], one.oldest_ms as f64 / 1_000.0);
+    if let Some(seen) = seen {
+        page.seen(seen);
     }
     let by_type = [
         ("taskwheel_submitted_total", "Tasks that were submitted through this node."),
@@ -196,6 +217,21 @@ impl Page {
         let labels = labels.iter().map(quoted).collect::<Vec<_>>().join(",");
         let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    /// What was read from the database.
+    fn seen(&mut self, Seen { backlog, workers }: &Seen) {
+        self.gauge("taskwheel_workers", "Workers that are alive.", workers);
+        self.family("taskwheel_due_tasks", "gauge", "Due tasks that no worker has; of many at least so many.");
+        for one in &backlog.types {
+            self.line("taskwheel_due_tasks", &[("type", &one.task_type)], one.due);
+        }
+        self.family("taskwheel_oldest_due_seconds", "gauge", "For how long the oldest of them has been due.");
+        for one in &backlog.types {
+            self.line("taskwheel_oldest_due_seconds", &[("type", &one.task_type)], one.oldest_ms as f64 / 1_000.0);
+        }
+        let cut_off = u8::from(backlog.is_cut_off);
+        self.gauge("taskwheel_due_tasks_cut_off", "Whether there may be more of them than were counted.", cut_off);
     }
 
     fn histogram(&mut self, name: &str, label: (&str, &str), durations: &Durations) {

@@ -86,11 +86,12 @@ impl Problem {
     }
 
     pub(crate) fn nowhere() -> Problem {
-        Problem::not_found("there is nothing at this address")
+        Problem::not_found("there is nothing at this address; /openapi.json says what there is")
     }
 
-    pub(crate) fn method_not_allowed() -> Problem {
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this address does not take that method")
+    pub(crate) fn method_not_allowed(allowed: &str) -> Problem {
+        let detail = format!("this address does not take that method; it takes {allowed}");
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
     }
 
     pub(crate) fn conflict(detail: impl Into<String>) -> Problem {

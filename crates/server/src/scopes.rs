@@ -10,7 +10,7 @@ use crate::schedules::centre;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use taskwheel_model::Scope;
 use utoipa::openapi::RefOr;
@@ -93,6 +93,21 @@ fn document_refusals(path: &str, item: &mut utoipa::openapi::PathItem) {
     }
 }
 
+/// The methods of each route.
+pub(crate) fn methods(paths: &utoipa::openapi::Paths) -> HashMap<String, String> {
+    let of = |item: &utoipa::openapi::PathItem| {
+        let operations = [
+            ("GET, HEAD", &item.get),
+            ("PUT", &item.put),
+            ("POST", &item.post),
+            ("DELETE", &item.delete),
+            ("PATCH", &item.patch),
+        ];
+        operations.iter().filter(|(_, taken)| taken.is_some()).map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    };
+    paths.paths.iter().map(|(path, item)| (path.clone(), of(item))).collect()
+}
+
 /// What the queries of some routes may name: what the document says, and the tenant.
 fn query_names(paths: &utoipa::openapi::Paths) -> BTreeSet<String> {
     let operations =
@@ -111,7 +126,8 @@ async fn allow(scope: Scope, names: Arc<BTreeSet<String>>, request: Request, nex
     }
     let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     if let Some((name, _)) = query.into_iter().find(|(name, _)| !names.contains(&**name)) {
-        return Problem::field(&name, "is not known to this call").into_response();
+        let known = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        return Problem::field(&name, format!("is not known to this call, expected one of {known}")).into_response();
     }
     match request.extensions().get::<Caller>() {
         None => Problem::unauthorized().into_response(),

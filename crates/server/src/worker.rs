@@ -4,9 +4,10 @@ use crate::Shared;
 use crate::access::Caller;
 use crate::input::Body;
 use crate::problem::{Answer, BadField, Problem};
+use crate::room::Place;
 use crate::shapes::{At, text};
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -121,6 +122,7 @@ impl From<ClaimedTask> for ClaimedView {
 pub(crate) async fn claim(
     State(app): Shared,
     caller: Caller,
+    Extension(place): Extension<Place>,
     Body(input): Body<ClaimInput>,
 ) -> Answer<Json<ClaimView>> {
     field::range("wait_ms", input.wait_ms, 0, WAIT_MS_MAX)?;
@@ -140,12 +142,17 @@ pub(crate) async fn claim(
         max: usize::try_from(input.max).unwrap_or(1),
     };
     request.validate()?;
-    let wait = Duration::from_millis(input.wait_ms.unsigned_abs());
+    let waiting = if input.wait_ms > 0 { app.room.wait(&place, caller.token_id()) } else { None };
+    let wait = waiting.as_ref().map_or(Duration::ZERO, |_| Duration::from_millis(input.wait_ms.unsigned_abs()));
     let mut tasks = tokio::select! {
         tasks = app.engine.claim(request, wait) => tasks?,
         // A token that is revoked while its claim waits gets nothing any more.
         () = app.gate.ends(&app, &caller) => return Err(Problem::unauthorized()),
     };
+    if tasks.is_empty() && input.wait_ms > 0 && waiting.is_none() {
+        // An empty answer at once would have a worker ask again at once.
+        return Err(Problem::too_often("too many claims wait; come again in a second"));
+    }
     tasks.iter_mut().for_each(|task| app.spans.claimed(task));
     Ok(Json(ClaimView { tasks: tasks.into_iter().map(ClaimedView::from).collect() }))
 }

@@ -36,7 +36,7 @@ pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{
     Access, Ahead, Backlog, Count, Inspection, Outlived, Rescued, Retention, Statistics, StatisticsRange, Store,
-    TaskType, Upcoming, WeakSetting,
+    TaskType, TypeBacklog, Upcoming, WeakSetting,
 };
 
 use std::sync::Arc;

@@ -112,7 +112,7 @@ pub trait Store: Access + Schedules + 'static {
     async fn statistics(&self, wanted: StatisticsRange) -> Result<Vec<Statistics>>;
 
     /// How much is due and since when, by type, at a cost that does not grow with it. Of a lot it says that it is at least so much.
-    async fn backlog(&self) -> Result<Vec<Backlog>>;
+    async fn backlog(&self) -> Result<Backlog>;
 
     /// What this store measured of itself since it was opened.
     fn readings(&self) -> Readings;
@@ -226,9 +226,20 @@ pub struct Statistics {
     pub tally: Tally,
 }
 
-/// How much of a type is due.
+/// How much is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backlog {
+    /// The database's time when it was counted.
+    pub now: Time,
+    /// The types of which something is due; where there are too many, one named `(other)` stands for the rest.
+    pub types: Vec<TypeBacklog>,
+    /// There may be more than was counted.
+    pub is_cut_off: bool,
+}
+
+/// How much of a type is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeBacklog {
     /// The type.
     pub task_type: String,
     /// Tasks that are due and that no worker has; of each priority at most 1,000 are counted.

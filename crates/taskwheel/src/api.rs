@@ -1,12 +1,15 @@
 //! The HTTP client: one way to call the server, and errors that say what to do next.
 
+use crate::tls;
 use anyhow::{Context, Result};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::env;
 use std::error::Error;
+use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -41,7 +44,12 @@ pub(crate) enum ApiError {
     Untrusted { server: String, cause: String },
     /// The server says no.
     #[error("{message}")]
-    Refused { status: StatusCode, message: String },
+    Refused {
+        status: StatusCode,
+        message: String,
+        /// The command that shows what it is about.
+        seen_by: Option<String>,
+    },
     /// Something else than Taskwheel answers, or another version of it.
     #[error("{server} answers what this command does not understand: {what}")]
     Strange { server: String, what: String },
@@ -65,6 +73,10 @@ struct BadField {
 impl Api {
     /// A client of a server, with the token of the environment.
     pub(crate) fn new(server: Url, tenant: Option<String>) -> Result<Api> {
+        if let Some(file) = env::var_os("SSL_CERT_FILE").filter(|_| server.scheme() == "https") {
+            // Without this, nothing would be trusted, and nobody would know why.
+            tls::check_certificate(Path::new(&file)).context("SSL_CERT_FILE")?;
+        }
         let mut headers = HeaderMap::new();
         if let Some(token) = env::var("TASKWHEEL_TOKEN").ok().filter(|token| !token.is_empty()) {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
@@ -96,15 +108,17 @@ impl Api {
     /// Sends a request and waits for its answer.
     pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Answer, ApiError> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
+        let (status, seen_by) = (response.status(), seen_by(response.url()));
         let json = response.text().await.map_err(|error| self.unreachable(&error))?;
         if status.is_success() {
             return Ok(Answer { json, is_created: status == StatusCode::CREATED });
         }
         match serde_json::from_str::<Problem>(&json) {
-            Ok(problem) => Err(ApiError::Refused { status, message: problem.message() }),
+            Ok(problem) => Err(ApiError::Refused { status, message: problem.message(), seen_by }),
             // A proxy in between has no problem+json, but its status says the same.
-            Err(_) if status.is_server_error() => Err(ApiError::Refused { status, message: status.to_string() }),
+            Err(_) if status.is_server_error() => {
+                Err(ApiError::Refused { status, message: status.to_string(), seen_by })
+            }
             Err(_) => Err(self.strange(&format!("{status} {json}"))),
         }
     }
@@ -136,6 +150,7 @@ impl Api {
             Some(cause) => ApiError::Untrusted { server, cause: cause.to_owned() },
             // The first bytes of an alert where those of an answer were to come.
             None if cause == "invalid HTTP version parsed" => self.strange("is it one with TLS, at https://?"),
+            None if cause.ends_with("InvalidContentType") => self.strange("is it one without TLS, at http://?"),
             None => ApiError::Unreachable { server, cause },
         }
     }
@@ -148,6 +163,14 @@ impl Api {
     fn name(&self) -> String {
         self.server.as_str().trim_end_matches('/').to_owned()
     }
+}
+
+/// The command that shows what a call is about: that of `/v1/tasks/7/cancel` is `taskwheel tasks show 7`.
+fn seen_by(url: &Url) -> Option<String> {
+    let mut segments = url.path_segments()?.skip_while(|segment| *segment != "v1").skip(1);
+    let (noun, id) = (segments.next()?, segments.next()?);
+    let is_id = id.bytes().all(|byte| byte.is_ascii_digit());
+    (matches!(noun, "tasks" | "schedules" | "runs") && is_id).then(|| format!("taskwheel {noun} show {id}"))
 }
 
 impl Problem {
@@ -164,11 +187,6 @@ impl Problem {
 }
 
 impl ApiError {
-    /// A refusal of what the command itself found wanting.
-    pub(crate) fn refused(status: StatusCode, message: String) -> ApiError {
-        ApiError::Refused { status, message }
-    }
-
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, ApiError::Refused { status: StatusCode::NOT_FOUND, .. })
     }
@@ -186,22 +204,28 @@ impl ApiError {
     }
 
     /// What to do next.
-    pub(crate) fn advice(&self) -> &'static str {
-        let status = match self {
-            ApiError::Unreachable { .. } => return "start one with `taskwheel serve`, or name it with --server",
+    pub(crate) fn advice(&self) -> Cow<'static, str> {
+        match self {
+            ApiError::Unreachable { .. } => "start one with `taskwheel serve`, or name it with --server".into(),
             ApiError::Untrusted { .. } => {
-                return "set SSL_CERT_FILE to the certificate of the authority that signed the server's";
+                "set SSL_CERT_FILE to the certificate of the authority that signed the server's".into()
             }
-            ApiError::Strange { .. } => return "look whether --server names a Taskwheel server of this version",
-            ApiError::Refused { status, .. } => *status,
-        };
+            ApiError::Strange { .. } => "look whether --server names a Taskwheel server of this version".into(),
+            ApiError::Refused { status: StatusCode::CONFLICT, seen_by: Some(command), .. } => {
+                format!("see how it stands with `{command}`").into()
+            }
+            ApiError::Refused { status, .. } => ApiError::advice_by(*status).into(),
+        }
+    }
+
+    fn advice_by(status: StatusCode) -> &'static str {
         match status {
             StatusCode::UNAUTHORIZED => "set TASKWHEEL_TOKEN to a token made by `taskwheel tokens create`",
             StatusCode::FORBIDDEN => "set TASKWHEEL_TOKEN to a token whose role allows this",
             StatusCode::NOT_FOUND => {
                 "look whether it is spelled right, and whether --server names the server that has it"
             }
-            StatusCode::CONFLICT => "see how it stands with `taskwheel tasks show ID` or `taskwheel schedules show ID`",
+            StatusCode::CONFLICT => "look at what is there already",
             StatusCode::PAYLOAD_TOO_LARGE => "send less: put large data elsewhere, and where it is into the payload",
             status if status.is_server_error() => "try again in a moment; the server's log says more",
             StatusCode::TOO_MANY_REQUESTS => "try again in a moment",
@@ -220,6 +244,15 @@ mod tests {
             "errors":[{"field":"priority","message":"must be between 1 and 9"},{"field":"key","message":"too long"}]}"#;
         let problem: Problem = serde_json::from_str(problem).unwrap();
         assert_eq!(problem.message(), "priority: must be between 1 and 9; key: too long");
+    }
+
+    #[test]
+    fn a_conflict_names_the_command_that_shows_it() {
+        let seen = |path: &str| seen_by(&Url::parse("http://host/prefix/").unwrap().join(path).unwrap());
+        assert_eq!(seen("v1/tasks/7/cancel").as_deref(), Some("taskwheel tasks show 7"));
+        assert_eq!(seen("v1/schedules/5/run?tenant=a").as_deref(), Some("taskwheel schedules show 5"));
+        assert_eq!(seen("v1/tasks/bulk"), None);
+        assert_eq!(seen("v1/tasks"), None);
     }
 
     #[test]

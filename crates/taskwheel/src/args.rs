@@ -15,9 +15,14 @@ use crate::tasks::TasksCommand;
 use crate::tokens::{TenantsCommand, TokensCommand};
 use crate::types::TypesCommand;
 use crate::work::WorkArgs;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use reqwest::Url;
 use serde_json::value::RawValue;
+use std::error::Error;
+use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::{fs, io};
 
 /// The flags that every command has.
@@ -84,6 +89,96 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// What clap does not see: a command that says nothing.
+    fn fault(&self) -> Option<&'static str> {
+        match self {
+            Command::Tasks(command) => command.fault(),
+            Command::Schedules(SchedulesCommand::Edit(args)) => args.fault(),
+            _ => None,
+        }
+    }
+}
+
+/// The global flags that a command cannot honour: it calls no server, is about all tenants, or has no answer to print.
+fn unheeded(command: &str, below: Option<&str>) -> &'static [&'static str] {
+    match (command, below) {
+        ("serve" | "completions", _) => &["server", "tenant", "json"],
+        ("tokens", None | Some("create")) => &["server"],
+        ("tokens" | "tenants" | "purge" | "migrate" | "check", _) => &["server", "tenant"],
+        _ => &[],
+    }
+}
+
+/// The command line as clap knows it. A command's help is silent about global flags that it cannot honour.
+pub(crate) fn command() -> clap::Command {
+    let known = Cli::command();
+    let global: Vec<_> = known.get_arguments().cloned().collect();
+    let silent_about = |command: clap::Command, flags: &[&str]| {
+        let hidden = global.iter().filter(|flag| flags.contains(&flag.get_id().as_str()));
+        command.args(hidden.map(|flag| flag.clone().hide(true)))
+    };
+    known.mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        let command = silent_about(command, unheeded(&name, None));
+        command.mut_subcommands(|below| {
+            let flags = unheeded(&name, Some(below.get_name()));
+            silent_about(below, flags)
+        })
+    })
+}
+
+/// Reads a command line. A flag that its command would ignore is refused: who gave it meant something by it.
+pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut known = command();
+    let matches = known.try_get_matches_from_mut(line).map_err(in_plain_words)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut known))?;
+    if let Some(flag) = ignored(&matches) {
+        let why = match flag {
+            "server" => "it calls no server; a database is named with --database",
+            "tenant" => "it is about all tenants",
+            _ => "it has no answer to print",
+        };
+        return Err(
+            meant(known, &matches).error(ErrorKind::ArgumentConflict, format!("--{flag} is of no use here: {why}"))
+        );
+    }
+    match cli.command.fault() {
+        Some(fault) => Err(meant(known, &matches).error(ErrorKind::MissingRequiredArgument, fault)),
+        None => Ok(cli),
+    }
+}
+
+/// A global flag that was given and that its command cannot honour. Variables of the environment are for all commands.
+fn ignored(matches: &ArgMatches) -> Option<&'static str> {
+    let (command, below) = matches.subcommand()?;
+    let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    unheeded(command, below.subcommand_name()).iter().copied().find(|flag| is_given(flag))
+}
+
+/// The command that a line is about: its usage belongs to an error.
+fn meant(mut known: clap::Command, mut matches: &ArgMatches) -> clap::Command {
+    while let Some((name, below)) = matches.subcommand() {
+        if let Some(command) = known.find_subcommand(name).cloned() {
+            known = command;
+        }
+        matches = below;
+    }
+    known
+}
+
+/// What is no number is called so, not by what the reader of digits stumbled over.
+fn in_plain_words(error: clap::Error) -> clap::Error {
+    let is_about_digits = error.source().is_some_and(|source| source.is::<ParseIntError>());
+    match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+        (Some(flag), Some(value)) if is_about_digits => {
+            let words = format!("invalid value '{value}' for '{flag}': must be a whole number\n");
+            clap::Error::raw(ErrorKind::ValueValidation, words)
+        }
+        _ => error,
+    }
+}
+
 /// A server's address. `localhost:9222` would be a URL too, of the scheme `localhost`.
 fn server_url(text: &str) -> Result<Url, String> {
     let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -103,16 +198,63 @@ pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    fn refused(line: &str) -> String {
+        let Err(error) = read(line.split(' ')) else { panic!("{line} is accepted") };
+        assert_eq!(error.exit_code(), 2, "{line}");
+        error.to_string()
+    }
+
+    fn help(line: &str) -> String {
+        read(line.split(' ')).err().expect("help is no command").to_string()
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_flag_that_would_be_ignored_is_refused() {
+        for line in ["purge --keep-cancelled 1s", "check", "migrate", "tokens list", "tokens revoke 1", "tenants list"]
+        {
+            assert!(refused(&format!("taskwheel {line} --tenant acme")).contains("all tenants"), "{line}");
+            assert!(refused(&format!("taskwheel --server http://host {line}")).contains("--server"), "{line}");
+            assert!(read(format!("taskwheel {line} --json").split(' ')).is_ok(), "{line}");
+        }
+        assert!(refused("taskwheel serve --json").contains("--json"));
+        assert!(refused("taskwheel tokens create --role admin --server http://host").contains("--server"));
+        assert!(read("taskwheel tokens create --role admin --tenant acme --json".split(' ')).is_ok());
+        assert!(read("taskwheel tasks list --tenant acme --server http://host --json".split(' ')).is_ok());
+    }
+
+    #[test]
+    fn the_help_is_silent_about_what_would_be_ignored() {
+        assert!(!help("taskwheel purge --help").contains("--tenant"));
+        let tokens = help("taskwheel tokens list --help");
+        assert!(!tokens.contains("--server") && !tokens.contains("--tenant") && tokens.contains("--json"), "{tokens}");
+        assert!(help("taskwheel tokens create --help").contains("--tenant"));
+        assert!(help("taskwheel tasks list --help").contains("--server"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_called_so() {
+        for line in ["tasks show abc", "submit mail --priority high", "tasks cancel 1 x", "tokens revoke first"] {
+            assert!(refused(&format!("taskwheel {line}")).contains("must be a whole number"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_nothing_is_refused() {
+        assert!(refused("taskwheel tasks cancel").contains("--all"));
+        assert!(refused("taskwheel schedules edit nightly").contains("nothing to change"));
+        assert!(read("taskwheel schedules edit nightly --every 10s".split(' ')).is_ok());
+        assert!(read("taskwheel schedules edit nightly --name daily".split(' ')).is_ok());
     }
 
     #[test]
     fn changing_many_tasks_needs_a_filter_or_all() {
-        let accepts = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
+        let accepts = |line: &str| read(line.split(' ')).is_ok();
         assert!(accepts("taskwheel tasks cancel 1 2"));
         assert!(accepts("taskwheel tasks cancel --type mail --dry-run"));
         assert!(accepts("taskwheel tasks cancel --all"));

@@ -1,14 +1,14 @@
 //! What is done on the database itself: opening it, `taskwheel migrate` and `taskwheel check`.
 
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
 use taskwheel_model::Time;
 use taskwheel_store::clock::here;
-use taskwheel_store::{Options, Store};
+use taskwheel_store::{Dialect, Options, Store, StoreError};
 
 /// Where the tasks are.
 #[derive(Args)]
@@ -20,10 +20,53 @@ pub(crate) struct DatabaseArgs {
 
 /// Opens the store, and brings its schema up to date.
 pub(crate) async fn open(args: &DatabaseArgs, keep_success: bool) -> Result<Arc<dyn Store>> {
-    let options = Options { keep_success, ..Options::new(&args.database) };
-    taskwheel_store::open(options).await.with_context(|| {
-        format!("cannot open {}: is the database there, and does it let us in?", shown(&args.database))
+    open_with(args, Options { keep_success, ..Options::new(&args.database) }).await
+}
+
+async fn open_with(args: &DatabaseArgs, options: Options) -> Result<Arc<dyn Store>> {
+    check_url(&args.database)?;
+    taskwheel_store::open(options).await.map_err(|error| {
+        let context = match error {
+            StoreError::Configuration(_) => "--database cannot be used".to_owned(),
+            StoreError::Schema(_) => format!("cannot use {}", shown(&args.database)),
+            _ => format!("cannot open {}: is the database there, and does it let us in?", shown(&args.database)),
+        };
+        anyhow!(error).context(context)
     })
+}
+
+/// Opens a store that must be there: what was mistyped is not made.
+pub(crate) async fn open_existing(args: &DatabaseArgs) -> Result<Arc<dyn Store>> {
+    if let Some(file) = missing_file(args) {
+        bail!(
+            "there is no database {file}: name another with --database, or make it with `taskwheel migrate \
+             --database {}`",
+            args.database
+        );
+    }
+    open_with(args, Options { makes_schema: false, ..Options::new(&args.database) }).await
+}
+
+/// Refuses what is no URL of a database, and says what may be meant. It is not repeated where a password may be in it.
+fn check_url(url: &str) -> Result<()> {
+    if Dialect::of(url).is_ok() {
+        return Ok(());
+    }
+    let hint = match url.split_once(':') {
+        _ if url.is_empty() => ", and is empty".to_owned(),
+        Some((scheme, rest)) if rest.starts_with("//") => format!(", not {scheme}://…"),
+        _ if url.contains('@') => String::new(),
+        Some((scheme @ ("sqlite" | "postgres" | "mysql"), rest)) => format!(": is {scheme}://{rest} meant?"),
+        _ => format!(": is sqlite://{url} meant?"),
+    };
+    bail!("--database must be like sqlite://FILE, postgres://USER@HOST/NAME or mysql://USER@HOST/NAME{hint}")
+}
+
+/// What the store refused, by the names of the flags.
+pub(crate) fn by_flag(error: StoreError) -> anyhow::Error {
+    let StoreError::Invalid { errors, .. } = error else { return error.into() };
+    let flags = errors.iter().map(|error| format!("--{} {}", error.field.replace('_', "-"), error.message));
+    anyhow!(flags.collect::<Vec<_>>().join("; "))
 }
 
 /// A database's URL without user and password.
@@ -39,14 +82,22 @@ pub(crate) fn shown(url: &str) -> String {
 
 /// The lock of the only server on an SQLite file. It goes with the process, however that ends.
 pub(crate) fn only_server(url: &str) -> Result<Option<File>> {
-    let Some(path) = url.strip_prefix("sqlite://") else { return Ok(None) };
-    let path = format!("{}.lock", path.split('?').next().unwrap_or(path));
+    check_url(url)?;
+    let Some(path) = file(url) else { return Ok(None) };
+    let directory = Path::new(path).parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        bail!(
+            "the directory {} does not exist: make it, or name another database with --database",
+            directory.display()
+        );
+    }
+    let path = format!("{path}.lock");
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path)
-        .with_context(|| format!("cannot make {path}: is its directory there, and may we write in it?"))?;
+        .with_context(|| format!("cannot make {path}: may we write in its directory?"))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => bail!(
@@ -70,16 +121,18 @@ pub(crate) async fn migrate(args: DatabaseArgs, json: bool) -> Result<()> {
 
 /// The file of an SQLite database that is not there yet.
 pub(crate) fn missing_file(args: &DatabaseArgs) -> Option<&str> {
-    let path = args.database.strip_prefix("sqlite://")?;
-    Some(path.split('?').next().unwrap_or(path)).filter(|file| !Path::new(file).exists())
+    file(&args.database).filter(|file| !Path::new(file).exists())
+}
+
+/// The file of an SQLite database.
+fn file(url: &str) -> Option<&str> {
+    let path = url.strip_prefix("sqlite://")?;
+    Some(path.split('?').next().unwrap_or(path)).filter(|file| !file.is_empty())
 }
 
 /// Looks for what is wrong with a database.
 pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
-    if let Some(file) = missing_file(&args) {
-        bail!("there is no database {file}: name another with --database, or make it with `taskwheel migrate`");
-    }
-    let store = open(&args, true).await?;
+    let store = open_existing(&args).await?;
     let inspection = store.inspect().await?;
     let contradictions = store.contradictions().await?;
     let weak = inspection.weak_settings.iter().map(|weak| {
@@ -121,6 +174,25 @@ fn skew(of_database: Time) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_database_is_refused_with_what_may_be_meant() {
+        let refused = |url: &str| check_url(url).err().map(|error| error.to_string()).unwrap_or_default();
+        for (url, hint) in [
+            ("", "is empty"),
+            ("sqlite:/x.db", "is sqlite:///x.db meant?"),
+            ("sqlite:x.db", "is sqlite://x.db meant?"),
+            ("x.db", "is sqlite://x.db meant?"),
+            ("sqlit://x", "not sqlit://…"),
+        ] {
+            let refused = refused(url);
+            assert!(refused.contains("--database") && refused.contains(hint), "{url}: {refused}");
+        }
+        for secret in ["postgre://me:secret@host/tasks", "me:secret@host/tasks", "postgres:me:secret@host"] {
+            assert!(!refused(secret).is_empty() && !refused(secret).contains("secret"), "{secret}");
+        }
+        assert_eq!(refused("sqlite:///x.db"), "");
+    }
 
     #[test]
     fn what_is_shown_of_a_database_is_no_secret() {

@@ -19,6 +19,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(milliseconds))
 }
 
+/// A duration after which something happens again: with none it would never end.
+pub(crate) fn period(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|length| if length.is_zero() { Err("must not be zero".into()) } else { Ok(length) })
+}
+
+/// A period in the API's unit.
+pub(crate) fn period_ms(text: &str) -> Result<i64, String> {
+    period(text).map(in_milliseconds)
+}
+
 /// A duration in the API's unit.
 pub(crate) fn milliseconds(text: &str) -> Result<i64, String> {
     duration(text).map(in_milliseconds)
@@ -58,6 +68,12 @@ mod tests {
         {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_period_is_not_zero() {
+        assert_eq!(period_ms("1ms"), Ok(1));
+        assert!(period_ms("0s").is_err());
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod audit;
 mod collector;
 mod database;
 mod duration;
+mod list;
+mod log;
 mod output;
 mod progress;
 mod purge;
@@ -21,6 +23,7 @@ mod serve;
 mod stats;
 mod submit;
 mod tasks;
+mod tls;
 mod tokens;
 mod types;
 mod work;
@@ -28,7 +31,6 @@ mod work;
 use anyhow::Result;
 use api::{Api, ApiError};
 use args::{Cli, Command};
-use clap::{CommandFactory, Parser};
 use std::io;
 use std::process::ExitCode;
 
@@ -42,7 +44,8 @@ const EXIT_NOT_FOUND: u8 = 3;
 pub async fn main() -> ExitCode {
     // It fails only when there is one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(Cli::parse()).await {
+    let cli = args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -77,7 +80,7 @@ async fn run(cli: Cli) -> Result<()> {
 
 fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "taskwheel", &mut script);
+    clap_complete::generate(shell, &mut args::command(), "taskwheel", &mut script);
     output::print(String::from_utf8_lossy(&script).trim_end())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn say(line: &(impl Display + ?Sized)) {
 pub(crate) fn complain(error: &anyhow::Error) {
     say(&format_args!("error: {}", on_one_line(&format!("{error:#}"))));
     if let Some(error) = error.downcast_ref::<ApiError>() {
-        say(error.advice());
+        say(&error.advice());
     }
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use taskwheel_engine::EngineOptions;
 use taskwheel_store::{Retention, export};
@@ -29,10 +30,7 @@ pub(crate) async fn purge(args: PurgeArgs, json: bool) -> Result<()> {
     if retention == Retention::default() && keep_runs_ms.is_none() && keep_audit_ms.is_none() {
         bail!("say how long something is kept, like --keep-success 7d: everything else stays");
     }
-    if let Some(file) = database::missing_file(&args.database) {
-        bail!("there is no database {file}: name another with --database");
-    }
-    let store = database::open(&args.database, true).await?;
+    let store = database::open_existing(&args.database).await?;
     let opened = args
         .export
         .as_deref()
@@ -69,7 +67,8 @@ struct Durable(io::BufWriter<File>);
 
 impl Durable {
     fn append_to(path: &Path) -> io::Result<Durable> {
-        let mut file = File::options().create(true).read(true).append(true).open(path)?;
+        // Payloads and results are for whoever may read the database, and for nobody else.
+        let mut file = File::options().create(true).mode(0o600).read(true).append(true).open(path)?;
         // Two at once would write into each other's lines.
         file.try_lock().map_err(|error| io::Error::other(format!("another purge writes it: {error}")))?;
         // A purge that was cut off may have left half a line, whose task is still there.
@@ -101,6 +100,15 @@ impl Write for Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_else_reads_what_was_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("finished.jsonl");
+        Durable::append_to(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn two_purges_do_not_write_one_file_at_once() {

@@ -9,6 +9,7 @@ use clap::Args;
 use jiff::Timestamp;
 use reqwest::{Method, RequestBuilder};
 use serde::Serialize;
+use serde_json::json;
 
 /// The filter of a list and of a change of many, as flags, as query and as JSON.
 #[derive(Args, Serialize)]
@@ -72,7 +73,6 @@ pub(crate) struct Filter {
 pub(crate) struct Selection {
     /// The tasks' ids; or give a filter.
     #[arg(value_name = "ID", conflicts_with_all = ["Filter", "all", "dry_run"])]
-    #[arg(required_unless_present_any = ["Filter", "all"])]
     ids: Vec<u64>,
     #[command(flatten)]
     filter: Filter,
@@ -133,7 +133,18 @@ impl Action {
     }
 }
 
+impl Filter {
+    fn is_empty(&self) -> bool {
+        serde_json::to_value(self).is_ok_and(|filter| filter == json!({}))
+    }
+}
+
 impl Selection {
+    /// Whether nothing was named.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty() && !self.all && self.filter.is_empty()
+    }
+
     /// Does this to all of them.
     pub(crate) async fn act(&self, api: &Api, is_json: bool, action: &Action) -> Result<()> {
         if self.ids.is_empty() {
@@ -172,10 +183,15 @@ impl Selection {
 }
 
 async fn act_on(id: u64, api: &Api, is_json: bool, action: &Action, what: &str) -> Result<()> {
-    let answer = progress::shown(what, api.answer(action.call(api, id))).await?;
     if is_json {
+        let answer = progress::shown(what, api.answer(action.call(api, id))).await?;
         return output::print(&answer.json);
     }
-    let task: Fields = api.decode(&answer)?;
-    output::print(&output::standing(&task))
+    // To ask for the status that a task has already is answered like a change: only how it was before tells. Where that
+    // cannot be seen, the call itself says why.
+    let before: Option<Fields> = api.read(api.request(Method::GET, &["tasks", &id.to_string()])).await.ok();
+    let task: Fields = progress::shown(what, api.read(action.call(api, id))).await?;
+    let is_same = |name: &str| before.as_ref().is_some_and(|before| text(before, name) == text(&task, name));
+    let note = if ["status", "round", "updated_at"].into_iter().all(is_same) { "; nothing is changed" } else { "" };
+    output::print(&format_args!("{}{note}", output::standing(&task)))
 }

@@ -2,19 +2,21 @@
 
 use crate::collector;
 use crate::database::{self, DatabaseArgs};
+use crate::log::{self, LogFormat};
 use crate::output;
 use crate::retention::RetentionArgs;
+use crate::tls;
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::io::IsTerminal;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
 use taskwheel_model::zone;
 use taskwheel_store::Store;
-use tokio::net::lookup_host;
+use tokio::net::{TcpSocket, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -50,19 +52,20 @@ fn timezone(name: &str) -> Result<String, String> {
 
 /// Serves until it is told to stop.
 pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
-    log(args.log_format);
+    log::start(args.log_format)?;
     // First of all, so that a signal that comes while we start is not lost.
     let stop = stop_signal()?;
     allow_connections();
     let address = address(&args.listen).await?;
+    let (tls, spans) = (acceptor(&args)?, collector::spans()?);
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
-    let (tls, spans) = (tls(&args)?, collector::spans()?);
+    let in_use =
+        || format!("cannot listen on {address}: end what listens there, or choose another address with --listen");
+    check_free(address).with_context(in_use)?;
     let store = database::open(&args.database, args.retention.keeps_success()).await?;
     may_listen(&*store, address, tls.is_some()).await?;
-    let listener = taskwheel_server::bind(address, tls).await.with_context(|| {
-        format!("cannot listen on {address}: end what listens there, or choose another address with --listen")
-    })?;
+    let listener = taskwheel_server::bind(address, tls).await.with_context(in_use)?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
     let engine = Arc::new(Engine::start(store, args.retention.options()));
@@ -100,27 +103,6 @@ fn client(scheme: &str, address: SocketAddr) -> String {
     if is_default { program } else { format!("{program} --server {scheme}://{address}") }
 }
 
-/// How the log is written.
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-/// Logs go to stderr, as much as TASKWHEEL_LOG asks for.
-fn log(format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_env_var("TASKWHEEL_LOG")
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-        .from_env_lossy();
-    let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
-}
-
 /// Every connection is an open file, and the usual limit of 1024 is a soft one: we may have as many as the hard one says.
 fn allow_connections() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
@@ -138,10 +120,18 @@ async fn address(listen: &str) -> Result<SocketAddr> {
     Ok(address)
 }
 
+/// Refuses an address that is taken before a database is made in vain. Nobody can connect to it yet.
+fn check_free(address: SocketAddr) -> io::Result<()> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As the listener will: an address that an ended process had is free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)
+}
+
 /// The certificate, where there is one.
-fn tls(args: &ServeArgs) -> Result<Option<taskwheel_server::TlsAcceptor>> {
+fn acceptor(args: &ServeArgs) -> Result<Option<taskwheel_server::TlsAcceptor>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
-    taskwheel_server::tls(certificate, key).map(Some).context("the certificate and its key cannot be used")
+    tls::acceptor(certificate, key).map(Some)
 }
 
 /// While there has never been a token nobody is asked who they are, so only this machine may call.

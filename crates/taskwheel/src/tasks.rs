@@ -3,19 +3,16 @@
 use crate::api::Api;
 use crate::args::json;
 use crate::duration::{limit_ms, milliseconds, time};
+use crate::list::{self, ListArgs};
 use crate::output::{self, Fields};
-use crate::selection::{Action, Details, Filter, Selection};
+use crate::selection::{Action, Details, Selection};
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Rows asked for at once when all are wanted: as many as the server gives.
-const ROWS_AT_ONCE: u32 = 500;
-
-const LIST_COLUMNS: [&str; 9] = ["id", "type", "key", "status", "priority", "run_at", "attempts", "host", "error_info"];
 const ATTEMPT_COLUMNS: [&str; 7] = ["round", "attempt", "outcome", "started_at", "finished_at", "host", "error"];
 /// The fields that say how a task stands; the others follow by name.
 const SHOWN_FIRST: [&str; 8] = ["id", "type", "key", "status", "priority", "run_at", "error_info", "result"];
@@ -55,7 +52,7 @@ pub(crate) enum TasksCommand {
         #[command(flatten)]
         selection: Selection,
         /// 1 to 9; higher ones are run first.
-        #[arg(long, value_name = "PRIORITY")]
+        #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=9))]
         to: u8,
     },
     /// Change the settings of a task.
@@ -72,58 +69,20 @@ pub(crate) enum TasksCommand {
     },
 }
 
-#[derive(Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    filter: Filter,
-    #[command(flatten)]
-    page: Page,
-    /// List all pages.
-    #[arg(long)]
-    all: bool,
-}
-
-/// Which part of a list, in which order.
-#[derive(Args, Serialize)]
-struct Page {
-    /// The order.
-    #[arg(long, allow_hyphen_values = true)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sort: Option<Sort>,
-    /// Most tasks in a page, 50 unless given, 500 at most.
-    #[arg(long, value_name = "COUNT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
-    /// Where an earlier page ended.
-    #[arg(long)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-}
-
-#[derive(Clone, Copy, ValueEnum, Serialize)]
-enum Sort {
-    /// Newest first.
-    #[value(name = "-id")]
-    #[serde(rename = "-id")]
-    IdDescending,
-    /// Oldest first.
-    #[value(name = "id")]
-    #[serde(rename = "id")]
-    IdAscending,
-    /// Earliest due first.
-    #[value(name = "run_at")]
-    #[serde(rename = "run_at")]
-    RunAtAscending,
-    /// Latest due first.
-    #[value(name = "-run_at")]
-    #[serde(rename = "-run_at")]
-    RunAtDescending,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    items: Vec<Fields>,
-    next_cursor: Option<String>,
+impl TasksCommand {
+    /// A change needs to be told what to change: all tasks are changed only by who says so.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let selection = match self {
+            TasksCommand::Cancel(selection)
+            | TasksCommand::Retry(selection)
+            | TasksCommand::RunNow(selection)
+            | TasksCommand::Resolve { selection, .. }
+            | TasksCommand::Reschedule { selection, .. }
+            | TasksCommand::SetPriority { selection, .. } => selection,
+            _ => return None,
+        };
+        selection.is_empty().then_some("which tasks? Name their ids, give a filter like --type mail, or --all")
+    }
 }
 
 /// A new due time.
@@ -183,7 +142,7 @@ pub(crate) struct Changes {
 pub(crate) async fn tasks(api: &Api, is_json: bool, command: TasksCommand) -> Result<()> {
     let action = |name| Action { name, details: Details::default() };
     match command {
-        TasksCommand::List(args) => list(api, is_json, args).await,
+        TasksCommand::List(args) => list::list(api, is_json, args).await,
         TasksCommand::Show { id } => show(api, is_json, id).await,
         TasksCommand::Cancel(selection) => selection.act(api, is_json, &action("cancel")).await,
         TasksCommand::Retry(selection) => selection.act(api, is_json, &action("retry")).await,
@@ -203,37 +162,6 @@ pub(crate) async fn tasks(api: &Api, is_json: bool, command: TasksCommand) -> Re
         TasksCommand::Edit { id, changes } => edit(api, is_json, id, changes).await,
         TasksCommand::Delete { id } => delete(api, is_json, id).await,
     }
-}
-
-async fn list(api: &Api, is_json: bool, ListArgs { filter, mut page, all }: ListArgs) -> Result<()> {
-    if all {
-        page.limit.get_or_insert(ROWS_AT_ONCE);
-    }
-    let mut found = 0;
-    loop {
-        let answer = api.answer(api.request(Method::GET, &["tasks"]).query(&filter).query(&page)).await?;
-        let listed: Listed = api.decode(&answer)?;
-        if is_json {
-            output::print(&answer.json)?;
-        } else if !listed.items.is_empty() {
-            output::print(&output::table(&LIST_COLUMNS, &listed.items))?;
-        }
-        found += listed.items.len();
-        page.cursor = listed.next_cursor;
-        if !all || page.cursor.is_none() {
-            break;
-        }
-    }
-    if is_json {
-        return Ok(());
-    }
-    // A page of a search in texts may be short or empty although more follow.
-    match page.cursor {
-        Some(cursor) => output::say(&format_args!("there may be more: add --cursor {cursor}, or --all")),
-        None if found == 0 => output::say("no task matches"),
-        None => {}
-    }
-    Ok(())
 }
 
 async fn show(api: &Api, is_json: bool, id: u64) -> Result<()> {

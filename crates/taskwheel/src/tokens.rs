@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use taskwheel_model::{NewTask, Role};
+use taskwheel_model::{NewTask, Role, field, limits};
 use taskwheel_store::access::{Actor, NewToken, Quota, Token};
 use taskwheel_store::export::rfc3339;
 
@@ -53,7 +53,7 @@ pub(crate) async fn tokens(command: TokensCommand, tenant: Option<String>, is_js
     match command {
         TokensCommand::Create(args) => create(*args, tenant, is_json).await,
         TokensCommand::List(database) => {
-            let tokens = database::open(&database, true).await?.tokens().await?;
+            let tokens = database::open_existing(&database).await?.tokens().await?;
             if is_json {
                 let items: Vec<_> = tokens.iter().map(shown).collect();
                 return output::print(&json!({"items": items}));
@@ -66,7 +66,7 @@ pub(crate) async fn tokens(command: TokensCommand, tenant: Option<String>, is_js
             output::print(&output::table(&COLUMNS, &rows))
         }
         TokensCommand::Revoke { id, database } => {
-            let revoked = database::open(&database, true).await?.revoke_token(Actor::command_line(), id).await?;
+            let revoked = database::open_existing(&database).await?.revoke_token(Actor::command_line(), id).await?;
             let Some(token) = revoked else { bail!("there is no token {id}: see `taskwheel tokens list`") };
             if is_json {
                 return output::print(&shown(&token));
@@ -85,10 +85,17 @@ async fn create(args: CreateArgs, tenant: Option<String>, is_json: bool) -> Resu
         rate_per_s: args.rate_per_s,
         expires_ms: args.expires_ms,
     };
-    if let Some(file) = database::missing_file(&args.database) {
-        output::say(&format!("there was no database {file}: it is made, and the token is for a server on it"));
+    new.validate().map_err(|error| database::by_flag(error.into()))?;
+    let missing = database::missing_file(&args.database);
+    let store = database::open(&args.database, true).await?;
+    // The first token is made before a server has made the database; who meant another database must hear of it.
+    if let Some(file) = missing {
+        output::say(&format!(
+            "warning: there was no database {file}: it was made, and the token is for a server on it alone; if it was \
+             mistyped, remove it and name the server's with --database"
+        ));
     }
-    let (token, secret) = database::open(&args.database, true).await?.create_token(Actor::command_line(), new).await?;
+    let (token, secret) = store.create_token(Actor::command_line(), new).await?;
     if is_json {
         let mut shown = shown(&token);
         shown["token"] = secret.into();
@@ -114,6 +121,7 @@ pub(crate) enum TenantsCommand {
     /// Set what a tenant may have. What is not given is not limited.
     Limit {
         /// The tenant.
+        #[arg(value_parser = tenant_name)]
         name: String,
         /// Most live tasks.
         #[arg(long, value_name = "TASKS")]
@@ -129,9 +137,8 @@ pub(crate) enum TenantsCommand {
 pub(crate) async fn tenants(command: TenantsCommand, is_json: bool) -> Result<()> {
     match command {
         TenantsCommand::List(database) => {
-            let quotas = database::open(&database, true).await?.quotas().await?;
-            let shown = |(tenant, quota): &(String, Quota)| json!({"tenant": tenant, "live_max": quota.live_max, "submits_per_s": quota.submits_per_s});
-            let items: Vec<_> = quotas.iter().map(shown).collect();
+            let quotas = database::open_existing(&database).await?.quotas().await?;
+            let items: Vec<_> = quotas.iter().map(|(tenant, quota)| limits_of(tenant, *quota)).collect();
             if is_json {
                 return output::print(&json!({"items": items}));
             }
@@ -144,8 +151,28 @@ pub(crate) async fn tenants(command: TenantsCommand, is_json: bool) -> Result<()
         }
         TenantsCommand::Limit { name, live_max, submits_per_s, database } => {
             let quota = Quota { live_max, submits_per_s };
-            database::open(&database, true).await?.put_quota(Actor::command_line(), name, quota).await?;
-            Ok(())
+            let store = database::open_existing(&database).await?;
+            let put = store.put_quota(Actor::command_line(), name.clone(), quota).await;
+            put.map_err(database::by_flag)?;
+            if is_json {
+                return output::print(&limits_of(&name, quota));
+            }
+            output::print(&format!("tenant {name} may have {}", allowance(quota)))
         }
     }
+}
+
+fn tenant_name(text: &str) -> Result<String, String> {
+    field::name("tenant", text, limits::NAME_CHARS_MAX).map(|()| text.to_owned()).map_err(|error| error.message)
+}
+
+fn limits_of(tenant: &str, quota: Quota) -> Value {
+    json!({"tenant": tenant, "live_max": quota.live_max, "submits_per_s": quota.submits_per_s})
+}
+
+/// What a tenant may have, in words.
+fn allowance(quota: Quota) -> String {
+    let most = |limit: Option<i64>| limit.map_or("any number of".to_owned(), |limit| format!("at most {limit}"));
+    let (live, submits) = (most(quota.live_max), most(quota.submits_per_s));
+    format!("{live} live tasks, and submit {submits} tasks a second on each node")
 }

@@ -95,6 +95,15 @@ pub(crate) struct EditArgs {
     timers: TimerArgs,
 }
 
+impl EditArgs {
+    /// A change of nothing is a mistake.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let body = settings::body(self.name.as_deref(), &self.settings, &self.timers);
+        let is_empty = body.is_ok_and(|body| body.is_empty());
+        is_empty.then_some("there is nothing to change: give a setting, a timer or --name")
+    }
+}
+
 /// Which schedules, as flags and as the query of the call.
 #[derive(Args, Serialize)]
 pub(crate) struct ListArgs {
@@ -134,11 +143,13 @@ pub(crate) async fn schedules(api: &Api, is_json: bool, command: SchedulesComman
     match command {
         SchedulesCommand::Add(args) => {
             let body = settings::body(Some(&args.name), &args.settings, &args.timers)?;
-            standing(api, is_json, api.request(Method::POST, &["schedules"]).json(&body)).await
+            let request = api.request(Method::POST, &["schedules"]).json(&body);
+            standing(api, is_json, request).await.map_err(|error| by_flag(error, &args.timers))
         }
         SchedulesCommand::Edit(args) => {
             let body = settings::body(args.name.as_deref(), &args.settings, &args.timers)?;
-            standing(api, is_json, to(Method::PATCH, &args.schedule, "").await?.json(&body)).await
+            let request = to(Method::PATCH, &args.schedule, "").await?.json(&body);
+            standing(api, is_json, request).await.map_err(|error| by_flag(error, &args.timers))
         }
         SchedulesCommand::Online { schedule } => {
             standing(api, is_json, to(Method::POST, &schedule, "online").await?).await
@@ -177,10 +188,14 @@ async fn id_of(api: &Api, schedule: &str) -> Result<String, ApiError> {
     let (known, _) = page(api, None, 2, Some(schedule)).await?;
     match &known[..] {
         [one] => Ok(one["id"].to_string()),
-        [] => Err(ApiError::refused(StatusCode::NOT_FOUND, format!("there is no schedule named {schedule}"))),
+        [] => {
+            let message = format!("there is no schedule named {schedule}");
+            Err(ApiError::Refused { status: StatusCode::NOT_FOUND, message, seen_by: None })
+        }
         _ => {
             let message = format!("there are several schedules named {schedule}: say which one by its id");
-            Err(ApiError::refused(StatusCode::CONFLICT, message))
+            let seen_by = Some(format!("taskwheel schedules list --name {schedule:?}"));
+            Err(ApiError::Refused { status: StatusCode::CONFLICT, message, seen_by })
         }
     }
 }
@@ -213,6 +228,17 @@ async fn standing(api: &Api, is_json: bool, request: RequestBuilder) -> Result<(
     match next_of(&schedule) {
         Some(next) => output::print(&format_args!("schedule {id} is {status}, it fires next at {next}")),
         None => output::print(&format_args!("schedule {id} is {status}")),
+    }
+}
+
+/// What the server refused, by the flags of the timers.
+fn by_flag(error: anyhow::Error, timers: &TimerArgs) -> anyhow::Error {
+    match error.downcast() {
+        Ok(ApiError::Refused { status, message, seen_by }) => {
+            ApiError::Refused { status, message: timers.by_flag(message), seen_by }.into()
+        }
+        Ok(error) => error.into(),
+        Err(error) => error,
     }
 }
 

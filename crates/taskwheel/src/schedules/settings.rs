@@ -1,7 +1,7 @@
 //! What a schedule is, as flags and as the body of a call.
 
 use crate::args::json;
-use crate::duration::{limit_ms, milliseconds, time};
+use crate::duration::{limit_ms, milliseconds, period_ms, time};
 use crate::output::Fields;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -9,6 +9,17 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+
+/// The flags by the fields of timers that they fill. The period has two.
+const FLAGS: [(&str, &str); 7] = [
+    ("cron", "--cron"),
+    ("timezone", "--tz"),
+    ("initial_delay_ms", "--initial-delay"),
+    ("delay_ms", "--in"),
+    ("at", "--at"),
+    ("start_at", "--start-at"),
+    ("end_at", "--end-at"),
+];
 
 /// When it fires. Several of them are several timers.
 #[derive(Args)]
@@ -21,10 +32,10 @@ pub(crate) struct TimerArgs {
     #[arg(long, value_name = "ZONE", requires = "cron")]
     tz: Option<String>,
     /// At a fixed rate, like 10s.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = period_ms)]
     every: Option<i64>,
     /// So long after the end of each run, like 10s.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = period_ms)]
     delay_after: Option<i64>,
     /// So long after it came online for the first time; for --every and --delay-after.
     #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
@@ -76,6 +87,18 @@ impl TimerArgs {
             timers.push(serde_json::from_str(timer.get())?);
         }
         Ok(timers)
+    }
+
+    /// A refusal by the server, which knows no flags, with timers named by those that made them.
+    pub(crate) fn by_flag(&self, mut refusal: String) -> String {
+        let timers = self.timers().unwrap_or_default();
+        for (index, timer) in timers.iter().enumerate().take(timers.len().saturating_sub(self.timer.len())) {
+            let period = if timer["kind"] == "fixed_rate" { "--every" } else { "--delay-after" };
+            for (field, flag) in FLAGS.into_iter().chain([("period_ms", period)]) {
+                refusal = refusal.replace(&format!("timers[{index}].{field}: "), &format!("{flag}: "));
+            }
+        }
+        refusal
     }
 }
 
@@ -275,6 +298,30 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_refuses_of_a_timer_is_named_by_its_flag() {
+        let line = [
+            "add",
+            "--cron",
+            "x",
+            "--every",
+            "1s",
+            "--delay-after",
+            "1s",
+            "--at",
+            "2030-01-31T08:00:00Z",
+            "--timer",
+            "{}",
+        ];
+        let timers = Line::try_parse_from(line).unwrap().timers;
+        let by_flag = |refusal: &str| timers.by_flag(refusal.to_owned());
+        assert_eq!(by_flag("timers[0].cron: has 1 field; name: too long"), "--cron: has 1 field; name: too long");
+        assert_eq!(by_flag("timers[1].period_ms: too long"), "--every: too long");
+        assert_eq!(by_flag("timers[2].period_ms: too long"), "--delay-after: too long");
+        assert_eq!(by_flag("timers[3].at: too late"), "--at: too late");
+        assert_eq!(by_flag("timers[4].cron: none"), "timers[4].cron: none", "it was written as JSON");
+    }
+
+    #[test]
     fn what_belongs_together_is_given_together() {
         let accepts = |line: &[&str]| Line::try_parse_from([&["add"], line].concat()).is_ok();
         assert!(accepts(&["--app", "a", "--service", "b", "--method", "c"]));
@@ -283,6 +330,7 @@ mod tests {
         assert!(!accepts(&["--tz", "UTC"]));
         assert!(!accepts(&["--misfire-max", "5"]));
         assert!(!accepts(&["--shards", "many"]));
+        assert!(!accepts(&["--every", "0s"]));
         let line = Line::try_parse_from(["add", "--end-at", "2030-01-31T08:00:00Z"]).unwrap();
         assert!(body(None, &line.settings, &line.timers).is_err(), "a window needs a timer");
     }

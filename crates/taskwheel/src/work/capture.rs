@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use taskwheel_model::limits::RESULT_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The longest result, as JSON. The server takes 256 KB.
-const RESULT_BYTES_MAX: usize = 200 * 1024;
 /// The longest end of stderr. The server takes 8 KB for the whole error.
 const ERROR_BYTES_MAX: usize = 4 * 1024;
 /// So much more is kept than is shown: a character that was torn at the end is cut off whole.
@@ -16,6 +15,14 @@ const READ_BYTES: usize = 16 * 1024;
 pub(super) struct Capture {
     bytes: Vec<u8>,
     keeps: Keeps,
+}
+
+/// What a command printed, as the result of its task.
+pub(super) struct Printed {
+    /// Nothing where it printed nothing.
+    pub(super) result: Option<Box<RawValue>>,
+    /// It was longer than the server takes, and this is its start.
+    pub(super) is_cut: bool,
 }
 
 enum Keeps {
@@ -56,16 +63,16 @@ impl Capture {
     }
 
     /// What was read as a result: JSON where it is JSON, else its start as a JSON string. Nothing is no result.
-    pub(super) fn into_result(self) -> Option<Box<RawValue>> {
+    pub(super) fn into_result(self) -> Printed {
         let text = String::from_utf8_lossy(&self.bytes);
         let text = text.trim_end_matches(['\n', '\r']);
         if text.is_empty() {
-            return None;
+            return Printed { result: None, is_cut: false };
         }
         // Parsed whole, since JSON with half a surrogate pair would be refused later.
         let is_json = text.len() <= RESULT_BYTES_MAX && serde_json::from_str::<Value>(text).is_ok();
-        let json = if is_json { text.to_owned() } else { json_string(text, RESULT_BYTES_MAX) };
-        RawValue::from_string(json).ok()
+        let (json, is_cut) = if is_json { (text.to_owned(), false) } else { json_string(text, RESULT_BYTES_MAX) };
+        Printed { result: RawValue::from_string(json).ok(), is_cut }
     }
 
     /// What was read as a text for an error: its end.
@@ -78,13 +85,13 @@ impl Capture {
     }
 }
 
-/// The start of a text as a JSON string of at most so many bytes.
-fn json_string(text: &str, bytes_max: usize) -> String {
+/// A text as a JSON string of at most so many bytes, and whether that is its start alone.
+fn json_string(text: &str, bytes_max: usize) -> (String, bool) {
     let mut end = text.floor_char_boundary(bytes_max);
     loop {
         let json = Value::from(&text[..end]).to_string();
         if json.len() <= bytes_max {
-            return json;
+            return (json, end < text.len());
         }
         // Escapes and quotes made it longer. It shrinks by a byte at least, so this ends.
         end = text.floor_char_boundary(end * bytes_max / json.len());
@@ -95,10 +102,14 @@ fn json_string(text: &str, bytes_max: usize) -> String {
 mod tests {
     use super::*;
 
-    fn result(stdout: &[u8]) -> Option<String> {
+    fn printed(stdout: &[u8]) -> Printed {
         let mut capture = Capture::of_stdout();
         stdout.chunks(READ_BYTES).for_each(|chunk| capture.take(chunk));
-        capture.into_result().map(|result| result.get().to_owned())
+        capture.into_result()
+    }
+
+    fn result(stdout: &[u8]) -> Option<String> {
+        printed(stdout).result.map(|result| result.get().to_owned())
     }
 
     fn error(stderr: &[u8]) -> String {
@@ -129,6 +140,16 @@ mod tests {
             let text: String = serde_json::from_str(&json).unwrap();
             assert!(!text.contains('\u{fffd}'), "{letter:?}");
         }
+    }
+
+    #[test]
+    fn what_is_cut_is_known_as_such() {
+        let is_cut = |length: usize| printed("a".repeat(length).as_bytes()).is_cut;
+        assert!(!is_cut(RESULT_BYTES_MAX - 2), "it fits with its quotes");
+        assert!(is_cut(RESULT_BYTES_MAX - 1) && is_cut(2 * RESULT_BYTES_MAX));
+        let json = format!("[{}]", " ".repeat(RESULT_BYTES_MAX - 2));
+        assert!(!printed(json.as_bytes()).is_cut);
+        assert!(printed(format!("{json} ").as_bytes()).is_cut, "JSON that is too long is cut as a text");
     }
 
     #[test]

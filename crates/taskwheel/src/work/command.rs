@@ -1,10 +1,9 @@
 //! One command for one task, from its start to its end.
 
-use super::capture::Capture;
+use super::capture::{Capture, Printed};
 use super::protocol::Task;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use serde_json::value::RawValue;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -22,7 +21,7 @@ const OUTPUT_AFTER_END: Duration = Duration::from_secs(1);
 /// How a command ended.
 pub(super) enum Ended {
     /// With exit code 0, and perhaps a result.
-    Success(Option<Box<RawValue>>),
+    Success(Printed),
     /// In another way, which this says.
     Error(String),
     /// Because it was killed from here.

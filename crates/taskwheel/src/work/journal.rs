@@ -20,6 +20,7 @@ impl Journal {
             _ if item.state != "accepted" => "ended too late, it is no longer ours".to_owned(),
             (_, Outcome::Release) => "given back".to_owned(),
             (Some(error), _) => format!("{status}, {error}"),
+            (None, _) if report.is_cut => format!("{status}, its result was cut"),
             (None, _) => status,
         };
         self.say(execution, &what);

@@ -18,7 +18,7 @@ mod protocol;
 mod worker;
 
 use crate::api::Api;
-use crate::duration::duration;
+use crate::duration::{duration, period};
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     concurrency: u16,
     /// How often to tell the server that the work goes on; it takes tasks back after three times as long.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = period)]
     heartbeat: Duration,
     /// The name of this host; the machine's unless given.
     #[arg(long, value_name = "NAME")]
@@ -85,11 +85,6 @@ fn worker_id(host: &str, process: u32, random: Uuid) -> String {
     let rest = format!("-{process}-{start}");
     let host: String = host.chars().take(NAME_CHARS_MAX - rest.len()).collect();
     host + &rest
-}
-
-/// A heartbeat of zero would never end.
-fn heartbeat(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|length| if length.is_zero() { Err("must not be zero".into()) } else { Ok(length) })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) struct Execution {
     pub(super) begin: Instant,
     /// Kills the command while it runs.
     kill: Option<oneshot::Sender<()>>,
-    /// It is no longer this worker's, and is not reported.
+    /// It is no longer this worker's: it is not named, nor reported when it ends.
     is_abandoned: bool,
 }
 
@@ -52,10 +52,15 @@ impl Places {
         self.executions.remove(exec_id)
     }
 
-    /// The executions whose commands run. No task is among them twice.
-    pub(super) fn running(&self) -> Vec<Renewal> {
-        let running = self.executions.iter().filter(|(_, execution)| execution.kill.is_some());
-        running.map(|(exec_id, execution)| Renewal { id: execution.id, exec_id: exec_id.clone() }).collect()
+    /// The executions to be named to the server: also those that have ended, until their reports have arrived, or it would
+    /// give their tasks to somebody else. No task is among them twice.
+    pub(super) fn renewals(&self) -> Vec<Renewal> {
+        self.held().map(|(exec_id, execution)| Renewal { id: execution.id, exec_id: exec_id.clone() }).collect()
+    }
+
+    /// The executions that are this worker's, as far as it knows.
+    fn held(&self) -> impl Iterator<Item = (&String, &Execution)> {
+        self.executions.iter().filter(|(_, execution)| !execution.is_abandoned)
     }
 
     /// Kills all commands. They are reported.
@@ -66,17 +71,16 @@ impl Places {
         }
     }
 
-    /// The execution of a task whose command runs.
-    pub(super) fn running_of(&self, id: u64) -> Option<String> {
-        let mut running = self.executions.iter().filter(|(_, execution)| execution.kill.is_some());
-        running.find(|(_, execution)| execution.id == id).map(|(exec_id, _)| exec_id.clone())
+    /// The execution of a task that is this worker's.
+    pub(super) fn held_of(&self, id: u64) -> Option<String> {
+        self.held().find(|(_, execution)| execution.id == id).map(|(exec_id, _)| exec_id.clone())
     }
 
-    /// Kills the command of an execution that is no longer this worker's, if it runs. It is not reported.
+    /// Kills the command of an execution that is no longer this worker's, and gives it if it ran. Its end is not reported.
     pub(super) fn abandon(&mut self, exec_id: &str) -> Option<&Execution> {
         let execution = self.executions.get_mut(exec_id)?;
-        let kill = execution.kill.take()?;
         execution.is_abandoned = true;
+        let kill = execution.kill.take()?;
         // As above.
         let _ = kill.send(());
         Some(execution)
@@ -96,25 +100,36 @@ mod tests {
     fn a_place_is_taken_until_its_report_is_answered() {
         let mut places = Places::default();
         let _killed = places.take(&task(7, "a"));
-        assert_eq!((places.taken(), places.running().len()), (1, 1));
+        assert_eq!((places.taken(), places.renewals().len()), (1, 1));
         assert_eq!(places.end("a"), Some(7));
-        assert_eq!((places.taken(), places.running().len()), (1, 0));
+        assert_eq!((places.taken(), places.renewals().len()), (1, 1), "it is named until then");
         assert!(places.leave("a").is_some());
-        assert_eq!(places.taken(), 0);
+        assert_eq!((places.taken(), places.renewals().len()), (0, 0));
     }
 
     #[test]
     fn an_abandoned_execution_is_killed_and_not_reported() {
         let mut places = Places::default();
         let mut killed = places.take(&task(7, "a"));
-        assert_eq!(places.running_of(7).as_deref(), Some("a"));
+        assert_eq!(places.held_of(7).as_deref(), Some("a"));
         assert!(places.abandon("a").is_some());
-        assert_eq!(places.running_of(7), None);
+        assert_eq!(places.held_of(7), None);
         assert_eq!(killed.try_recv(), Ok(()));
         let mut killed = places.take(&task(7, "b"));
         assert_eq!(places.end("a"), None);
         assert!(killed.try_recv().is_err(), "the new execution goes on");
         assert_eq!(places.taken(), 1);
+    }
+
+    #[test]
+    fn a_task_that_comes_again_is_named_once() {
+        let mut places = Places::default();
+        let _killed = places.take(&task(7, "a"));
+        places.end("a");
+        assert!(places.abandon("a").is_none(), "there is nothing to kill");
+        let _killed = places.take(&task(7, "b"));
+        assert_eq!(places.renewals().into_iter().map(|renewal| renewal.exec_id).collect::<Vec<_>>(), ["b"]);
+        assert!(places.leave("a").is_some(), "its report is still to be answered");
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Box<RawValue>>,
+    /// Its result is the start of a longer one.
+    #[serde(skip)]
+    pub(super) is_cut: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }

@@ -4,6 +4,7 @@
 //! it can run, nor owes more than that to a server that is away.
 
 use super::WorkArgs;
+use super::capture::Printed;
 use super::command::{self, Ended};
 use super::journal::Journal;
 use super::link::Link;
@@ -16,6 +17,7 @@ use anyhow::{Result, anyhow, bail};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
+use taskwheel_model::limits::RESULT_BYTES_MAX;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -206,7 +208,7 @@ impl Worker {
 
     fn start(&mut self, task: Task) {
         // An earlier execution of the same task has lost it: its time was over.
-        if let Some(exec_id) = self.places.running_of(task.id) {
+        if let Some(exec_id) = self.places.held_of(task.id) {
             self.abandon(&exec_id, NOT_OURS);
         }
         let killed = self.places.take(&task);
@@ -225,17 +227,24 @@ impl Worker {
             self.abandon(&exec_id, "killed, its time was over");
         }
         let Some(id) = self.places.end(&exec_id) else { return };
-        let (outcome, result, error) = match ended {
-            Ended::Success(result) => (Outcome::Success, result, None),
-            Ended::Error(error) => (Outcome::Error, None, Some(error)),
-            Ended::Killed | Ended::OutOfTime => (Outcome::Release, None, None),
+        let nothing = Printed { result: None, is_cut: false };
+        let (outcome, printed, error) = match ended {
+            Ended::Success(printed) => (Outcome::Success, printed, None),
+            Ended::Error(error) => (Outcome::Error, nothing, Some(error)),
+            Ended::Killed | Ended::OutOfTime => (Outcome::Release, nothing, None),
             Ended::CannotStart(error) => {
                 let program = self.command.first().map(|program| program.display().to_string()).unwrap_or_default();
                 self.fail(anyhow!("cannot run {program}: {error}"));
-                (Outcome::Release, None, None)
+                (Outcome::Release, nothing, None)
             }
         };
-        self.unsent.push(Report { id, exec_id, outcome, result, error });
+        let Printed { result, is_cut } = printed;
+        if is_cut {
+            output::say(&format_args!(
+                "warning: the result of task {id} is longer than {RESULT_BYTES_MAX} bytes, and only its start is kept"
+            ));
+        }
+        self.unsent.push(Report { id, exec_id, outcome, result, is_cut, error });
     }
 
     /// Tells the server that the worker lives and what it works on.
@@ -245,7 +254,7 @@ impl Worker {
         if self.is_renewing || self.places.taken() == 0 {
             return;
         }
-        let request = RenewRequest { worker_id: self.worker_id.clone(), items: self.places.running() };
+        let request = RenewRequest { worker_id: self.worker_id.clone(), items: self.places.renewals() };
         let (link, heartbeat) = (self.link.clone(), self.args.heartbeat);
         self.is_renewing = true;
         self.events.spawn(async move { Event::Renewed(link.renew(request, heartbeat).await) });

@@ -10,7 +10,7 @@ use std::time::Duration;
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// Runs the command line on the server's database, and reads what it prints.
-async fn command(server: &Server, line: &[&str]) -> Value {
+pub(crate) async fn command(server: &Server, line: &[&str]) -> Value {
     let ran = tokio::process::Command::new(env!("CARGO_BIN_EXE_taskwheel"))
         .args(line)
         .args(["--json", "--database", &server.database.url])
@@ -23,7 +23,7 @@ async fn command(server: &Server, line: &[&str]) -> Value {
 }
 
 /// Makes a token.
-async fn token(server: &Server, line: &[&str]) -> String {
+pub(crate) async fn token(server: &Server, line: &[&str]) -> String {
     let made = command(server, &[&["tokens", "create"], line].concat()).await;
     made["token"].as_str().expect("it is shown").to_owned()
 }
@@ -47,7 +47,7 @@ async fn get(server: &Server, token: &str, path: &str) -> Answer {
     call(server, Some(token), Method::GET, path, None).await
 }
 
-async fn post(server: &Server, token: &str, path: &str, body: Value) -> Answer {
+pub(crate) async fn post(server: &Server, token: &str, path: &str, body: Value) -> Answer {
     call(server, Some(token), Method::POST, path, Some(&body)).await
 }
 

@@ -70,8 +70,35 @@ async fn with_a_certificate_it_speaks_https() {
         let complaint = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && complaint.contains(expected), "{complaint}");
     }
-    let bad = run(&database, &["serve", "--tls-cert", &key, "--tls-key", &key]).await;
-    assert!(!bad.status.success());
+    for (certificate, key, expected) in [
+        (&key, &certificate, "key.pem holds no certificate"),
+        (&certificate, &certificate, "cert.pem holds no private key"),
+        (&"nowhere.pem".to_owned(), &key, "cannot read nowhere.pem"),
+    ] {
+        let bad = run(&database, &["serve", "--tls-cert", certificate, "--tls-key", key]).await;
+        let complaint = String::from_utf8_lossy(&bad.stderr);
+        assert!(!bad.status.success() && complaint.contains(expected), "{complaint}");
+    }
+    drop(process);
+    database.remove().await;
+}
+
+#[tokio::test]
+async fn a_client_names_what_is_wrong_with_its_https() {
+    let database = TestDatabase::create(Dialect::Sqlite).await;
+    let (url, process) = started(&database, &["serve", "--listen", "127.0.0.1:0"]).await;
+    let url = url.replace("http:", "https:");
+    let list = async |variables: &[(&str, &str)]| {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+        list.args(["tasks", "list", "--server", &url]).envs(variables.iter().copied());
+        let refused = list.output().await.unwrap();
+        assert!(!refused.status.success(), "{refused:?}");
+        String::from_utf8(refused.stderr).unwrap()
+    };
+    let complaint = list(&[]).await;
+    assert!(complaint.contains("is it one without TLS, at http://?"), "{complaint}");
+    let complaint = list(&[("SSL_CERT_FILE", "nowhere.pem")]).await;
+    assert!(complaint.contains("SSL_CERT_FILE: cannot read nowhere.pem"), "{complaint}");
     drop(process);
     database.remove().await;
 }

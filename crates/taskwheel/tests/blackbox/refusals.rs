@@ -154,7 +154,73 @@ async fn reports_on_what_is_not_there_are_superseded(server: &Server) {
     assert_eq!(reported["items"][0], json!({"id": 999_999, "state": "superseded", "status": null}));
 }
 
+/// A refusal says what would have been right.
+async fn a_refusal_says_what_would_be_right(server: &Server) {
+    let detail = async |method: Method, path: &str, body: Value| {
+        let answer = server.call(method, path, (!body.is_null()).then_some(&body)).await;
+        (answer.status.as_u16(), answer.body["detail"].as_str().expect("it has a detail").to_owned())
+    };
+    let report = json!({"items": [{"id": 1, "exec_id": "x", "outcome": "success"}]});
+    let said = detail(Method::POST, "/v1/worker/report", report).await;
+    assert_eq!(said, (422, "items[0].exec_id: must be the exec_id of the claim".into()));
+    let (status, said) = detail(Method::GET, "/v1/stats?colour=red", Value::Null).await;
+    assert_eq!(status, 422);
+    assert!(said.ends_with("expected one of `from`, `tenant`, `to`, `type`"), "{said}");
+    for path in ["/v1/tasks/abc", "/v1/runs/abc"] {
+        let (status, said) = detail(Method::GET, path, Value::Null).await;
+        assert!(status == 404 && said.contains("number"), "{status} {said}");
+    }
+    let (status, said) = detail(Method::GET, "/", Value::Null).await;
+    assert!(status == 404 && said.contains("/openapi.json"), "{status} {said}");
+    for partial in [false, true] {
+        let nothing = json!({"tasks": [], "partial": partial});
+        let said = detail(Method::POST, "/v1/tasks/batch", nothing).await;
+        assert_eq!(said, (422, "tasks: must not be empty".into()));
+    }
+}
+
+async fn a_method_that_is_not_taken_is_answered_with_those_that_are(server: &Server) {
+    let cases = [
+        ("/v1/tasks", ["GET", "HEAD", "POST"].as_slice()),
+        ("/v1/tasks/1", &["DELETE", "GET", "HEAD", "PATCH"]),
+        ("/task-scheduler/task/submitTimerTask", &["POST"]),
+    ];
+    for (path, methods) in cases {
+        let answer = server.client.put(format!("{}{path}", server.url())).send().await.unwrap();
+        assert_eq!(answer.status(), 405, "{path}");
+        let mut allowed: Vec<_> = answer.headers()["allow"].to_str().unwrap().split(',').map(str::to_owned).collect();
+        allowed.sort();
+        assert_eq!(allowed, methods, "{path}");
+        let said = answer.text().await.unwrap();
+        assert!(methods.iter().all(|method| said.contains(method)), "{path}: {said}");
+    }
+}
+
+async fn a_key_that_was_used_for_another_task_is_refused(server: &Server) {
+    let submit = async |task: Value| {
+        let request = server.client.post(format!("{}/v1/tasks", server.url())).header("Idempotency-Key", "k");
+        let answer = request.json(&task).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let task = json!({"type": "mail", "key": "order-7", "creator": "shop", "payload": 1});
+    let (status, first) = submit(task.clone()).await;
+    assert_eq!(status, 201);
+    for (name, value) in [("type", json!("fax")), ("key", json!("order-8")), ("creator", Value::Null)] {
+        let mut other = task.clone();
+        other[name] = value;
+        let (status, refused) = submit(other).await;
+        assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("Idempotency-Key")), "{name}: {refused}");
+    }
+    server.patch(&format!("/v1/tasks/{}", first["id"]), json!({"payload": 2, "priority": 3})).await.ok();
+    let (status, again) = submit(task).await;
+    assert_eq!((status, &again["id"]), (201, &first["id"]), "what was changed since is no other call");
+    assert_eq!(server.get("/v1/tasks").await.ok()["items"].as_array().unwrap().len(), 1);
+}
+
 crate::facts![
+    a_key_that_was_used_for_another_task_is_refused,
+    a_refusal_says_what_would_be_right,
+    a_method_that_is_not_taken_is_answered_with_those_that_are,
     bad_calls_are_refused_by_name,
     what_is_no_json_is_malformed,
     a_body_that_is_too_large_is_refused,

@@ -61,12 +61,38 @@ async fn metrics_say_what_a_person_on_call_needs(server: &Server) {
     .await;
 }
 
+/// Lanes, of a type and a host each, are as many as callers make up.
+async fn no_crowd_of_lanes_or_types_hides_the_backlog_of_others(server: &Server) {
+    let submit = async |tasks: Vec<Value>| server.post("/v1/tasks/batch", json!({"tasks": tasks})).await.ok();
+    submit((0..400).map(|host| json!({"type": "crowd", "affinity": format!("h{host}")})).collect()).await;
+    submit(vec![json!({"type": "mail"}), json!({"type": "mail", "affinity": "a"}), json!({"type": "crowd"})]).await;
+    let due = async |task_type: &str| metric(server, &format!("taskwheel_due_tasks{{type=\"{task_type}\"}}")).await;
+    assert_eq!((due("crowd").await, due("mail").await, due("(other)").await), (Some(401.0), Some(2.0), None));
+    assert_eq!(metric(server, "taskwheel_due_tasks_cut_off").await, Some(0.0));
+    submit((0..300).map(|number| json!({"type": format!("a{number:03}")})).collect()).await;
+    eventually("what has no name is summed up", Duration::from_secs(8), async || {
+        due("(other)").await == Some(300.0 + 401.0 + 2.0 - 200.0)
+    })
+    .await;
+    assert_eq!((due("a199").await, due("a200").await), (Some(1.0), None));
+    assert_eq!(metric(server, "taskwheel_due_tasks_cut_off").await, Some(0.0));
+}
+
+async fn workers_that_went_silent_are_not_counted(server: &Server) {
+    server.claim(claim("w1", "mail")).await;
+    server.claim(claim("w2", "mail")).await;
+    server.database.raw().await.run("UPDATE task_worker SET seen_at = seen_at - 3600000 WHERE worker_id = 'w1'").await;
+    assert_eq!(metric(server, "taskwheel_workers").await, Some(1.0));
+}
+
 /// Alerts and the dashboard ask for metrics that exist.
 async fn the_pages_name_metrics_that_exist(server: &Server) {
     let page = server.get("/metrics").await.ok();
     let families: Vec<_> =
         page.as_str().unwrap().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    for document in [include_str!("../../../../docs/operations.md"), include_str!("../../../../docs/grafana.json")] {
+    // What follows is about logs, and names parts of the program.
+    let operations = include_str!("../../../../docs/operations.md").split("## Logs and traces").next().unwrap();
+    for document in [operations, include_str!("../../../../docs/grafana.json")] {
         let words = document.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let named: Vec<_> = words.filter(|word| word.starts_with("taskwheel_")).collect();
         assert!(named.len() > 10);
@@ -200,6 +226,8 @@ async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
 
 crate::facts![
     metrics_say_what_a_person_on_call_needs,
+    no_crowd_of_lanes_or_types_hides_the_backlog_of_others,
+    workers_that_went_silent_are_not_counted,
     a_trace_goes_with_the_task_to_its_worker,
     check_names_what_is_wrong_and_how_to_mend_it,
 ];

@@ -59,7 +59,7 @@ pub(crate) fn answer(refused: Response) -> Response {
     let answer = CentreAnswer { code: refused.status().as_u16(), msg: problem.detail().to_owned(), data: None };
     let (parts, _) = refused.into_parts();
     let mut response = (parts.status, Json(answer)).into_response();
-    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER] {
+    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW] {
         if let Some(value) = parts.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
