@@ -204,9 +204,10 @@ async fn due_timers(session: &mut dyn Session, max: usize) -> Attempted<(usize, 
 }
 
 async fn next_due(session: &mut dyn Session) -> Attempted<Option<Time>> {
-    let find = plain("SELECT MIN(next_due) FROM task_timer WHERE next_due IS NOT NULL");
+    // Not MIN: beside "IS NOT NULL" MariaDB reads all of the index for that.
+    let find = plain("SELECT next_due FROM task_timer WHERE next_due IS NOT NULL ORDER BY next_due LIMIT 1");
     let found = session.rows(&find, &[Kind::Number]).await?.into_iter().next();
-    Ok(found.map(|mut row| row.maybe_number()).transpose()?.flatten().map(Time))
+    Ok(found.map(|mut row| row.number()).transpose()?.map(Time))
 }
 
 /// Of earlier firings of this very batch, the last one replaces the others.
