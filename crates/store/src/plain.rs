@@ -7,7 +7,9 @@ use crate::StoreError;
 use crate::options::Dialect;
 use crate::session::Attempted;
 use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// A statement with its values.
 #[derive(Clone, Debug)]
@@ -18,6 +20,16 @@ pub(crate) struct Plain {
     columns: &'static [Column],
     /// Of the columns, so many are the key by which rows are updated.
     keys: usize,
+}
+
+/// A statement for each of several rows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RowByRow<'s> {
+    pub(crate) sql: String,
+    /// Its first values, the same for all rows.
+    pub(crate) same: &'s [Cell],
+    /// Its other values: the columns of each row.
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 /// A column of the rows that a statement takes.
@@ -95,6 +107,33 @@ impl Plain {
         self.keys > 0 || self.text.contains("{rows} JOIN")
     }
 
+    /// Where it takes rows and they go in one by one.
+    pub(crate) fn row_by_row(&self) -> Option<RowByRow<'_>> {
+        let (Cell::Text(Some(rows)), same) = self.values.split_last().filter(|_| !self.columns.is_empty())? else {
+            return None;
+        };
+        let rows: Vec<HashMap<Cow<'_, str>, Value>> = serde_json::from_str(rows).expect("rows are plain JSON");
+        let cells = |mut row: HashMap<_, Value>| {
+            self.columns.iter().map(|(name, _)| row.remove(*name).map_or(Cell::Number(None), Cell::of)).collect()
+        };
+        Some(RowByRow { sql: self.sql_of_a_row(), same, rows: rows.into_iter().map(cells).collect() })
+    }
+
+    fn sql_of_a_row(&self) -> String {
+        match self.text.strip_prefix(UPDATE) {
+            Some(table) if self.keys > 0 => {
+                let columns = self.columns.iter().enumerate();
+                let equal: Vec<_> = columns.map(|(place, (name, _))| format!("{name} = ?{}", place + 1)).collect();
+                let (keys, rest) = equal.split_at(self.keys);
+                format!("UPDATE {table} SET {} WHERE {}", rest.join(", "), keys.join(" AND "))
+            }
+            _ => {
+                let columns: Vec<_> = self.columns.iter().map(|(name, _)| format!("? AS {name}")).collect();
+                self.text.replace(ROWS, &format!("(SELECT {}) n", columns.join(", ")))
+            }
+        }
+    }
+
     /// The statement as a database has it.
     pub(crate) fn sql(&self, dialect: Dialect) -> String {
         let mut text = match self.text.strip_prefix(UPDATE) {
@@ -163,6 +202,18 @@ fn numbered(text: &str) -> String {
         text.push_str(&format!("${}{part}", place + 1));
     }
     text
+}
+
+impl Cell {
+    fn of(value: Value) -> Cell {
+        match value {
+            Value::Null => Cell::Number(None),
+            Value::Bool(flag) => Cell::Flag(flag),
+            Value::Number(number) => Cell::Number(number.as_i64()),
+            Value::String(text) => Cell::Text(Some(text)),
+            Value::Array(_) | Value::Object(_) => Cell::Text(Some(value.to_string())),
+        }
+    }
 }
 
 impl From<i64> for Cell {
@@ -258,6 +309,7 @@ fn unexpected() -> crate::session::Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn places_are_numbered_from_left_to_right() {
@@ -277,14 +329,23 @@ mod tests {
         );
         let set = update("a", 1, COLUMNS, &[()]);
         assert_eq!(
-            set.sql(Dialect::Sqlite),
-            "UPDATE a SET name = n.name FROM (SELECT value ->> '$.id' AS id, value ->> '$.name' AS name FROM json_each(?)) n \
-             WHERE a.id = n.id"
-        );
-        assert_eq!(
             set.sql(Dialect::Mysql),
             "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$.id', name LONGTEXT PATH '$.name')) n \
              STRAIGHT_JOIN a x ON x.id = n.id SET x.name = n.name"
         );
+    }
+
+    #[test]
+    fn rows_go_in_one_by_one_with_their_columns_in_order() {
+        const COLUMNS: &[Column] = &[("id", Kind::Number), ("name", Kind::Text)];
+        let rows = [json!({"name": "a", "id": 7}), json!({"id": 8, "name": null})];
+        let cells = vec![vec![7_i64.into(), "a".into()], vec![8_i64.into(), Cell::Number(None)]];
+        let set = update("a", 1, COLUMNS, &rows);
+        let sql = "UPDATE a SET name = ?2 WHERE id = ?1".to_owned();
+        assert_eq!(set.row_by_row(), Some(RowByRow { sql, same: &[], rows: cells.clone() }));
+        let insert = plain("INSERT INTO a (b, id, name) SELECT ?, n.id, n.name FROM ").bind(1_i64).rows(COLUMNS, &rows);
+        let sql = "INSERT INTO a (b, id, name) SELECT ?, n.id, n.name FROM (SELECT ? AS id, ? AS name) n".to_owned();
+        assert_eq!(insert.row_by_row(), Some(RowByRow { sql, same: &[1_i64.into()], rows: cells }));
+        assert_eq!(plain("SELECT 1").row_by_row(), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Plain statements.
+//! Plain statements. Rows are written one by one: to take them out of JSON would be a third of the work.
 
 use crate::options::Dialect;
-use crate::plain::{Cell, Kind, Plain, PlainRow};
+use crate::plain::{Cell, Kind, Plain, PlainRow, RowByRow};
 use crate::session::Attempted;
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -17,7 +17,16 @@ impl ToSql for Cell {
 }
 
 pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u64> {
-    Ok(connection.prepare_cached(&statement.sql(Dialect::Sqlite))?.execute(params_from_iter(&statement.values))? as u64)
+    let Some(RowByRow { sql, same, rows }) = statement.row_by_row() else {
+        let mut prepared = connection.prepare_cached(&statement.sql(Dialect::Sqlite))?;
+        return Ok(prepared.execute(params_from_iter(&statement.values))? as u64);
+    };
+    let mut prepared = connection.prepare_cached(&sql)?;
+    let mut changed = 0;
+    for row in &rows {
+        changed += prepared.execute(params_from_iter(same.iter().chain(row)))? as u64;
+    }
+    Ok(changed)
 }
 
 pub(super) fn rows(connection: &Connection, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
