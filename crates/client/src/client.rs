@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Submits a task once: the same key is answered the same for 24 hours, whatever becomes of the task. So the call may be
-    /// repeated when its answer is lost.
+    /// repeated when its answer is lost. For another task the key is refused.
     pub async fn submit_once(&self, key: &str, task: NewTask) -> Result<Submitted> {
         self.backend.submit_once(key, task.checked(None)?).await
     }

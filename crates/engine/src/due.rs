@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use taskwheel_model::Time;
 use taskwheel_model::submit::RunAt;
+use taskwheel_store::Ahead;
 use taskwheel_store::clock::here;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -122,7 +123,19 @@ impl Due {
         (taken, pages.next().map(|ms| self.start + Duration::from_millis(ms)))
     }
 
-    /// Replaces what was seen before by what the store says fell due, counted from a time.
+    /// Sets the clock and the calendar by a look, counted from when it read the clock: by its end that may be long ago.
+    fn learn(&self, ahead: Ahead) {
+        let read_at = Instant::from_std(ahead.read_at);
+        let since_ms = i64::try_from(read_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.ahead_ms.store(ahead.now.plus_ms(since_ms).ms_since(here()), Ordering::Relaxed);
+        let dues = ahead.dues.into_iter().map(|upcoming| {
+            let ms = u64::try_from(upcoming.due.ms_since(ahead.now)).unwrap_or(0);
+            (upcoming.task_type, Duration::from_millis(ms))
+        });
+        self.fill(read_at, dues);
+    }
+
+    /// Replaces what was seen before by what falls due, counted from a time.
     fn fill(&self, from: Instant, dues: impl Iterator<Item = (String, Duration)>) {
         let mut seen = Page::new();
         for (task_type, after) in dues {
@@ -193,25 +206,16 @@ pub(crate) async fn look(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) 
 
 async fn fill(inner: &Inner, types: Vec<String>) {
     let horizon = i64::try_from(HORIZON.as_millis()).unwrap_or(i64::MAX);
-    let asked = Instant::now();
     let look = inner.health.look(Loop::Due, inner.store.upcoming(types, horizon, ENTRIES_MAX));
-    let Ok(ahead) = look.await else { return };
-    // The database read its clock somewhere in between.
-    let read = asked + asked.elapsed() / 2;
-    let due = &inner.due;
-    due.ahead_ms.fetch_add(ahead.now.ms_since(due.now()), Ordering::Relaxed);
-    due.fill(
-        read,
-        ahead.dues.into_iter().map(|upcoming| {
-            let ms = u64::try_from(upcoming.due.ms_since(ahead.now)).unwrap_or(0);
-            (upcoming.task_type, Duration::from_millis(ms))
-        }),
-    );
+    if let Ok(ahead) = look.await {
+        inner.due.learn(ahead);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taskwheel_store::Upcoming;
 
     fn types(taken: &HashMap<String, usize>) -> Vec<(&str, usize)> {
         let mut types: Vec<_> = taken.iter().map(|(task_type, tasks)| (task_type.as_str(), *tasks)).collect();
@@ -235,6 +239,19 @@ mod tests {
         assert_eq!(types(&due.take().0), [("sms", 1)]);
         tokio::time::advance(HORIZON * 2).await;
         assert_eq!(due.take(), (HashMap::new(), None), "what lies beyond the horizon is the store's");
+    }
+
+    #[tokio::test]
+    async fn a_look_that_takes_long_makes_nothing_late() {
+        let due = Due::default();
+        let upcoming = |due: Time| Upcoming { task_type: "mail".into(), due };
+        let read_at = std::time::Instant::now();
+        let now = here().plus_ms(3_600_000);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        due.learn(Ahead { now, read_at, dues: vec![upcoming(now.plus_ms(100)), upcoming(now.plus_ms(60_000))] });
+        assert_eq!(types(&due.take().0), [("mail", 1)], "it fell due during the look");
+        let in_ms = due.in_ms(RunAt::At(now.plus_ms(60_000)));
+        assert!((59_000..=59_701).contains(&in_ms), "{in_ms}");
     }
 
     #[tokio::test(start_paused = true)]

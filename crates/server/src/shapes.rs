@@ -367,13 +367,6 @@ impl From<Task> for TaskView {
     }
 }
 
-impl TaskView {
-    /// Whether it has what no call can change of such a task: its type, key and creator.
-    pub(crate) fn is_for(&self, (task_type, key, creator): &(String, Option<String>, Option<String>)) -> bool {
-        self.r#type == *task_type && self.key == *key && self.creator == *creator
-    }
-}
-
 impl From<TaskDetail> for TaskView {
     fn from(detail: TaskDetail) -> TaskView {
         let log = detail.attempts_log.into_iter().map(AttemptView::from).collect();

@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 const PAGE_ROWS_DEFAULT: usize = 50;
 
 /// Submits a task. A `unique_key` that is already live answers the task that has it. The same `Idempotency-Key` is answered
-/// with the same task for 24 hours, and refused for a task of another type, key or creator.
+/// with the same task for 24 hours, and refused for another task.
 #[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = TaskInput,
     params(("Idempotency-Key" = Option<String>, Header), ("traceparent" = Option<String>, Header)), responses(
     (status = CREATED, body = TaskView), (status = OK, body = TaskView, description = "its unique_key is already live"),
@@ -37,10 +37,9 @@ pub(crate) async fn submit(
     let (origin, submitting) = origin(&app, &caller, &headers);
     let task = input.into_task(&origin).map_err(bad)?;
     let key = headers.get("idempotency-key").map(idempotency_key).transpose()?;
-    let asked_for = key.as_ref().map(|_| (task.task_type.clone(), task.key.clone(), task.creator.clone()));
     let store = app.engine.store();
     let answered = match &key {
-        Some(key) => store.answer(task.tenant.clone(), key.clone()).await?,
+        Some(key) => store.answer(task.tenant.clone(), key.clone(), task.fingerprint()).await?,
         None => None,
     };
     let (submitted, shown) = match (answered, key) {
@@ -60,10 +59,6 @@ pub(crate) async fn submit(
         Some(task) => TaskView::from(TaskDetail { task, attempts_log: Vec::new() }),
         None => answered_task(&app, &caller, submitted.id).await?,
     };
-    // The task of a live unique_key is another call's.
-    if submitted.created && asked_for.is_some_and(|asked_for| !view.is_for(&asked_for)) {
-        return Err(Problem::field("Idempotency-Key", "was used for another task: use a new key for each call"));
-    }
     Ok((status, Json(view)))
 }
 

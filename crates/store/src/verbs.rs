@@ -14,6 +14,7 @@ use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Repo
 use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
@@ -32,14 +33,14 @@ pub trait Store: Access + Schedules + 'static {
     ) -> Result<(Submitted, Option<Task>, Vec<ClaimedTask>)>;
 
     /// Stores a task for a call with an idempotency key of its tenant. The same key answers the same for 24 hours, whatever
-    /// became of the task, and whatever the later call asks for.
+    /// became of the task, and is refused for a task with another [fingerprint](NewTask::fingerprint).
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted>;
 
     /// Forgets some answers to calls with an idempotency key that are older than that, and says how many.
     async fn forget_answers(&self) -> Result<u64>;
 
-    /// What a call with an idempotency key was answered, if it was.
-    async fn answer(&self, tenant: String, key: String) -> Result<Option<Submitted>>;
+    /// What a call with an idempotency key was answered, if it was. Refused where it was for a task with another fingerprint.
+    async fn answer(&self, tenant: String, key: String, fingerprint: i64) -> Result<Option<Submitted>>;
 
     /// Hands due tasks to workers: highest priority first, then the earliest due, then the lowest id. One answer for each
     /// request, in their order.
@@ -187,6 +188,8 @@ pub struct Rescued {
 pub struct Ahead {
     /// The database's time.
     pub now: Time,
+    /// When it was read. The look itself goes on after that.
+    pub read_at: Instant,
     /// What falls due after it, earliest first.
     pub dues: Vec<Upcoming>,
 }

@@ -46,6 +46,8 @@ async fn keys_are_answered_with_the_task_that_has_them(platform: &Platform) {
     assert_eq!((second.id, second.created), (first.id, false));
     let once = platform.client.submit_once("call-1", mail()).await.unwrap();
     assert_eq!(platform.client.submit_once("call-1", mail()).await.unwrap().id, once.id);
+    let refused = platform.client.submit_once("call-1", mail().priority(9)).await;
+    assert!(matches!(&refused, Err(Error::Invalid(fields)) if fields[0].field == "Idempotency-Key"), "{refused:?}");
 }
 
 async fn a_batch_is_stored_whole_or_not_at_all(platform: &Platform) {

@@ -179,7 +179,8 @@ async fn a_submit_that_may_have_happened_is_not_repeated() {
 async fn a_submit_on_a_second_node_finds_what_the_first_has_done() {
     let platform = Platform::remote().await;
     let client = clients(broken(Some(platform.urls()[0].replace("http://", ""))).await, &platform);
-    for task in [mail(), mail().unique_key("u")] {
+    let delayed = NewTask::new("mail", &json!({"to": "a@b.c", "copies": [1, 2]})).delay(Duration::from_secs(60));
+    for task in [mail(), mail().unique_key("u"), delayed] {
         let submitted = client().submit(task).await.unwrap();
         assert!(submitted.created, "by this very call");
         let found = platform.client.list(Filter::of_type("mail").live()).await.unwrap().items;

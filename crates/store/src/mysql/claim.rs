@@ -14,13 +14,14 @@
 //! While a transaction is being committed, there is an instant at which a locking read already finds its rows and a
 //! plain read does not yet. A claim that meets a task at that instant is tried again.
 
+use super::built::Built;
 use super::fault;
 use super::read::read_content;
 use super::rows::json;
 use crate::session::{Attempted, Insert, Pick, PickLane, Picked};
 use serde::{Serialize, Serializer};
-use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
-use sqlx::{QueryBuilder, Row};
+use sqlx::Row;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 use std::collections::HashMap;
 use taskwheel_model::{ExecId, TaskId, Time};
 use uuid::fmt::Hyphenated;
@@ -138,16 +139,16 @@ impl<'a> Claim<'a> {
         if !are_few || creator.is_some() || !categories.is_empty() || !lanes.iter().all(is_plain) {
             return Ok(None);
         }
-        let mut query = QueryBuilder::new("");
+        let mut query = Built::new("");
         for (place, lane) in lanes.iter().enumerate() {
             query.push(if place == 0 { "(" } else { " UNION ALL (" });
             self.push_keys(&mut query, lane, "0");
-            query.push(format!(" ORDER BY w.`rank`, w.due, w.id LIMIT {FEW_MAX}) UNION ALL ("));
+            query.push(&format!(" ORDER BY w.`rank`, w.due, w.id LIMIT {FEW_MAX}) UNION ALL ("));
             self.push_keys(&mut query, lane, "1");
             query.push(" ORDER BY w.`rank` DESC, w.due DESC, w.id DESC LIMIT 1)");
         }
         let (mut keys, mut last_ranks) = (Vec::new(), HashMap::new());
-        for row in query.build().fetch_all(&mut *self.connection).await.map_err(fault)? {
+        for row in query.prepared().fetch_all(&mut *self.connection).await.map_err(fault)? {
             let key = key(&row, row.try_get(3).map_err(fault)?).map_err(fault)?;
             if row.try_get::<i64, _>(4).map_err(fault)? == 0 {
                 keys.push(key);
@@ -166,10 +167,10 @@ impl<'a> Claim<'a> {
     }
 
     /// The keys of a lane, with a column of its own, up to the order.
-    fn push_keys(&self, query: &mut QueryBuilder<MySql>, lane: &'a PickLane, column: &str) {
+    fn push_keys(&self, query: &mut Built, lane: &'a PickLane, column: &str) {
         query.push("SELECT w.lane, w.due, w.id, w.`rank`, ").push(column);
         self.push_index(query, Source::Lane(lane));
-        query.push("w.lane = ").push_bind(&lane.lane);
+        query.push("w.lane = ").text(&lane.lane);
     }
 
     /// Locks the first of these that nobody else has locked. What this transaction inserted is locked and known already.
@@ -215,7 +216,7 @@ impl<'a> Claim<'a> {
     }
 
     async fn probe_by_bounds(&mut self, sources: &[Source<'a>], due: &mut [Vec<Source<'a>>; RANKS]) -> Attempted<()> {
-        let mut query = QueryBuilder::new("SELECT ");
+        let mut query = Built::new("SELECT ");
         for rank in 0..RANKS {
             for (place, source) in sources.iter().enumerate() {
                 query.push(if rank + place == 0 { "EXISTS (SELECT 1" } else { ", EXISTS (SELECT 1" });
@@ -223,7 +224,7 @@ impl<'a> Claim<'a> {
                 query.push(")");
             }
         }
-        let row = query.build().fetch_one(&mut *self.connection).await.map_err(fault)?;
+        let row = query.prepared().fetch_one(&mut *self.connection).await.map_err(fault)?;
         for (rank, due) in due.iter_mut().enumerate() {
             for (place, source) in sources.iter().enumerate() {
                 if row.try_get::<i64, _>(rank * sources.len() + place).map_err(fault)? != 0 {
@@ -242,20 +243,20 @@ impl<'a> Claim<'a> {
             Source::Lane(_) => "w.lane",
             Source::Category(_) => "w.category",
         };
-        let mut query = QueryBuilder::new("SELECT n.place, r.`rank`, (SELECT w.due");
+        let mut query = Built::new("SELECT n.place, r.`rank`, (SELECT w.due");
         self.push_index(&mut query, *first);
         query
             .push(column)
             .push(" = n.name AND w.`rank` = r.`rank` ORDER BY w.due LIMIT 1) AS earliest FROM JSON_TABLE(");
-        query.push_bind(json(&names));
+        query.text(&json(&names));
         query.push(
             ", '$[*]' COLUMNS (place FOR ORDINALITY, name VARCHAR(265) PATH '$')) n STRAIGHT_JOIN (SELECT 0 AS `rank` \
              UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8) r WHERE (SELECT w.id",
         );
         self.push_index(&mut query, *first);
-        query.push(column).push(" = n.name LIMIT 1) IS NOT NULL HAVING earliest <= ").push_bind(self.now.0);
-        for row in query.build().fetch_all(&mut *self.connection).await.map_err(fault)? {
+        query.push(column).push(" = n.name LIMIT 1) IS NOT NULL HAVING earliest <= ").number(self.now.0);
+        for row in query.prepared().fetch_all(&mut *self.connection).await.map_err(fault)? {
             let (place, rank) = (row.try_get::<i64, _>(0).map_err(fault)?, row.try_get::<i64, _>(1).map_err(fault)?);
             due[rank as usize].push(sources[place as usize - 1]);
         }
@@ -264,10 +265,10 @@ impl<'a> Claim<'a> {
 
     /// Locks the earliest tasks of one lane: by its range where that holds nothing but wanted tasks.
     async fn lock_lane(&mut self, lane: Source<'a>, rank: usize, wanted: usize) -> Attempted<Vec<Picked>> {
-        if self.pick.tenant.is_none() {
+        let Some(tenant) = &self.pick.tenant else {
             return self.lock_range(lane, rank, self.now.0, wanted).await;
-        }
-        let Some(end) = self.own_range(lane, rank, OWN_RANGE_FACTOR * wanted).await? else {
+        };
+        let Some(end) = self.own_range(lane, rank, tenant, OWN_RANGE_FACTOR * wanted).await? else {
             return self.lock_earliest(&[lane], rank, wanted, None).await;
         };
         let mut locked = self.lock_range(lane, rank, end, wanted).await?;
@@ -280,12 +281,12 @@ impl<'a> Claim<'a> {
 
     /// Up to when the first rows of a lane, whoever's they are, all belong to the tenant that claims. Most lanes have one
     /// tenant, or one that has nearly all of it.
-    async fn own_range(&mut self, lane: Source<'a>, rank: usize, rows: usize) -> Attempted<Option<i64>> {
-        let mut query = QueryBuilder::new("SELECT count(*), MAX(x.due), CAST(SUM(x.tenant <> ");
-        query.push_bind(&self.pick.tenant).push(") AS SIGNED) FROM (SELECT w.due, w.tenant").push(BY_PRIMARY_KEY);
+    async fn own_range(&mut self, lane: Source<'a>, rank: usize, tenant: &str, rows: usize) -> Attempted<Option<i64>> {
+        let mut query = Built::new("SELECT count(*), MAX(x.due), CAST(SUM(x.tenant <> ");
+        query.text(tenant).push(") AS SIGNED) FROM (SELECT w.due, w.tenant").push(BY_PRIMARY_KEY);
         self.push_bounds(&mut query, lane, rank, None);
-        query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(rows as i64).push(") x");
-        let row = query.build().fetch_one(&mut *self.connection).await.map_err(fault)?;
+        query.push(" ORDER BY w.due, w.id LIMIT ").number(rows as i64).push(") x");
+        let row = query.prepared().fetch_one(&mut *self.connection).await.map_err(fault)?;
         let count: i64 = row.try_get(0).map_err(fault)?;
         let last: Option<i64> = row.try_get(1).map_err(fault)?;
         let of_others: Option<i64> = row.try_get(2).map_err(fault)?;
@@ -294,16 +295,16 @@ impl<'a> Claim<'a> {
     }
 
     async fn lock_range(&mut self, lane: Source<'a>, rank: usize, end: i64, wanted: usize) -> Attempted<Vec<Picked>> {
-        let mut query = QueryBuilder::new(columns!());
+        let mut query = Built::new(columns!());
         query.push(BY_PRIMARY_KEY);
         self.push_bounds(&mut query, lane, rank, None);
-        query.push(" AND w.due <= ").push_bind(end);
+        query.push(" AND w.due <= ").number(end);
         if let Some(tenant) = &self.pick.tenant {
-            query.push(" AND w.tenant = ").push_bind(tenant);
+            query.push(" AND w.tenant = ").text(tenant);
         }
         self.push_filter(&mut query, lane);
-        query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(wanted as i64).push(" FOR UPDATE SKIP LOCKED");
-        let rows = query.build().fetch_all(&mut *self.connection).await.map_err(fault)?;
+        query.push(" ORDER BY w.due, w.id LIMIT ").number(wanted as i64).push(" FOR UPDATE SKIP LOCKED");
+        let rows = query.prepared().fetch_all(&mut *self.connection).await.map_err(fault)?;
         rows.iter().map(|row| picked(row).map_err(fault)).collect()
     }
 
@@ -344,15 +345,15 @@ impl<'a> Claim<'a> {
         // Beyond the last key of a source that may have more, nothing can be said yet.
         let mut known_to = (i64::MAX, i64::MAX);
         for sources in sources.chunks(RANGES_MAX) {
-            let mut query = QueryBuilder::new("");
+            let mut query = Built::new("");
             for (place, source) in sources.iter().enumerate() {
                 query.push(if place == 0 { "(" } else { " UNION ALL (" });
-                query.push(format!("SELECT w.lane, w.due, w.id, {place}"));
+                query.push(&format!("SELECT w.lane, w.due, w.id, {place}"));
                 self.push_range(&mut query, *source, rank, after);
                 self.push_filter(&mut query, *source);
-                query.push(" ORDER BY w.due, w.id LIMIT ").push_bind(each_max as i64).push(")");
+                query.push(" ORDER BY w.due, w.id LIMIT ").number(each_max as i64).push(")");
             }
-            let rows = query.build().persistent(false).fetch_all(&mut *self.connection).await.map_err(fault)?;
+            let rows = query.read_once(self.connection).await?;
             let mut ends = vec![(0, (i64::MIN, i64::MIN)); sources.len()];
             for row in &rows {
                 let key = key(row, rank as i16).map_err(fault)?;
@@ -370,7 +371,7 @@ impl<'a> Claim<'a> {
     }
 
     /// The table by the index of a source, up to the first condition.
-    fn push_index(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>) {
+    fn push_index(&self, query: &mut Built, source: Source<'a>) {
         match (source, &self.pick.tenant) {
             (Source::Category(_), _) => {
                 query.push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_category) WHERE ")
@@ -378,18 +379,18 @@ impl<'a> Claim<'a> {
             (Source::Lane(_), None) => query.push(BY_PRIMARY_KEY),
             (Source::Lane(_), Some(tenant)) => query
                 .push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_tenant) WHERE w.tenant = ")
-                .push_bind(tenant)
+                .text(tenant)
                 .push(" AND "),
         };
     }
 
     /// One rank of one source, from its mark or behind a key, up to now.
-    fn push_range(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>, rank: usize, after: Option<(i64, i64)>) {
+    fn push_range(&self, query: &mut Built, source: Source<'a>, rank: usize, after: Option<(i64, i64)>) {
         self.push_index(query, source);
         self.push_bounds(query, source, rank, after);
     }
 
-    fn push_bounds(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>, rank: usize, after: Option<(i64, i64)>) {
+    fn push_bounds(&self, query: &mut Built, source: Source<'a>, rank: usize, after: Option<(i64, i64)>) {
         let mark = match source {
             Source::Lane(lane) => {
                 query.push("w.lane = ");
@@ -400,18 +401,18 @@ impl<'a> Claim<'a> {
                 i64::MIN
             }
         };
-        query.push_bind(source.name());
-        query.push(format!(" AND w.`rank` = {rank} AND w.due <= ")).push_bind(self.now.0);
-        query.push(" AND w.due >= ").push_bind(after.map_or(mark, |(due, _)| due.max(mark)));
+        query.text(source.name());
+        query.push(&format!(" AND w.`rank` = {rank} AND w.due <= ")).number(self.now.0);
+        query.push(" AND w.due >= ").number(after.map_or(mark, |(due, _)| due.max(mark)));
         if let Some((due, id)) = after {
-            query.push(" AND (w.due > ").push_bind(due).push(" OR w.id > ").push_bind(id).push(")");
+            query.push(" AND (w.due > ").number(due).push(" OR w.id > ").number(id).push(")");
         }
     }
 
     /// What a task must be besides being due in a source.
-    fn push_filter(&self, query: &mut QueryBuilder<MySql>, source: Source<'a>) {
+    fn push_filter(&self, query: &mut Built, source: Source<'a>) {
         if let Some(creator) = &self.pick.creator {
-            query.push(" AND w.creator = ").push_bind(creator);
+            query.push(" AND w.creator = ").text(creator);
         }
         match source {
             Source::Lane(lane) => {
@@ -420,9 +421,9 @@ impl<'a> Claim<'a> {
                 }
             }
             Source::Category(_) => {
-                query.push(" AND w.lane IN (w.type, CONCAT(w.type, '@', ").push_bind(&self.pick.host).push("))");
+                query.push(" AND w.lane IN (w.type, CONCAT(w.type, '@', ").text(&self.pick.host).push("))");
                 if let Some(tenant) = &self.pick.tenant {
-                    query.push(" AND w.tenant = ").push_bind(tenant);
+                    query.push(" AND w.tenant = ").text(tenant);
                 }
                 push_none_of(query, "w.lane", self.whole_lanes.iter().copied());
                 push_none_of(query, "w.type", self.pick.paused.iter().map(String::as_str));
@@ -440,15 +441,11 @@ impl<'a> Source<'a> {
     }
 }
 
-fn push_none_of<'n>(query: &mut QueryBuilder<MySql>, column: &str, names: impl Iterator<Item = &'n str>) {
-    let mut names = names.peekable();
-    if names.peek().is_none() {
-        return;
-    }
-    query.push(" AND ").push(column).push(" NOT IN (");
-    let mut list = query.separated(", ");
+fn push_none_of<'n>(query: &mut Built, column: &str, mut names: impl Iterator<Item = &'n str>) {
+    let Some(first) = names.next() else { return };
+    query.push(" AND ").push(column).push(" NOT IN (").text(first);
     for name in names {
-        list.push_bind(name);
+        query.push(", ").text(name);
     }
     query.push(")");
 }

@@ -3,6 +3,7 @@
 //! Batches of rows go in as one JSON parameter, read by `JSON_TABLE` and joined in its order, so that each row is one
 //! exact lookup whatever the optimizer believes about a table that fills and empties all day.
 
+mod built;
 mod claim;
 mod finish;
 mod inspect;
@@ -31,6 +32,10 @@ use std::str::FromStr;
 use submit::{Ids, Inserting};
 use taskwheel_model::{NewTask, Time};
 
+/// Prepared statements that a connection keeps: all of the store's, and the searches that people make. What it has no place for is
+/// closed, which takes time (see `built`).
+const STATEMENTS_MAX: usize = 500;
+
 /// Connections for lists and counts.
 const READ_CONNECTIONS_MAX: u32 = 4;
 
@@ -58,7 +63,8 @@ const IS_CLUSTERED: &str =
 pub async fn open(options: &Options) -> Result<impl Store> {
     let url = options.url.replacen("mariadb://", "mysql://", 1);
     let connect = MySqlConnectOptions::from_str(&url)
-        .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?;
+        .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?
+        .statement_cache_capacity(STATEMENTS_MAX);
     migrate::migrate(&connect, options).await?;
     let connections = |most: u32, isolation: &'static str| {
         let connect = connect.clone();

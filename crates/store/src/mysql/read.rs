@@ -1,16 +1,17 @@
 //! Reading tasks as they are shown.
 
+use super::built::Built;
 use super::claim::exec_id;
 use super::fault;
 use super::rows::json;
 use crate::rows::{read_policy, status};
-use crate::search::{Statement, Value};
+use crate::search::Statement;
 use crate::session::{Attempted, Fault, Picked};
 use crate::task::{Attempt, Task, TaskDetail};
 use crate::verbs::{Count, Outlived, Upcoming};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, QueryBuilder, Row};
+use sqlx::{AssertSqlSafe, Row};
 use std::collections::HashMap;
 use taskwheel_model::{Outcome, Slot, Status, TaskId, Time};
 
@@ -122,17 +123,12 @@ fn count(row: &MySqlRow, column: &str) -> sqlx::Result<u32> {
     Ok(u32::try_from(row.try_get::<i32, _>(column)?).unwrap_or(0))
 }
 
-/// Searches differ from call to call: their statements are not kept prepared.
-fn bound(columns: &str, statement: &Statement) -> Query<'static, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(format!("{columns}{}", statement.text))).persistent(false);
-    statement.values.iter().fold(query, |query, value| match value {
-        Value::Text(text) => query.bind(text.clone()),
-        Value::Number(number) => query.bind(*number),
-    })
+fn search(columns: &str, statement: &Statement) -> Query<'static, MySql, MySqlArguments> {
+    Built { text: format!("{columns}{}", statement.text), values: statement.values.clone() }.prepared()
 }
 
 pub(super) async fn select_tasks(connection: &mut MySqlConnection, statement: &Statement) -> Attempted<Vec<Task>> {
-    let rows = bound(COLUMNS, statement).fetch_all(connection).await.map_err(fault)?;
+    let rows = search(COLUMNS, statement).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| task(row).map_err(fault)).collect()
 }
 
@@ -141,7 +137,7 @@ pub(super) async fn select_keys(
     statement: &Statement,
 ) -> Attempted<Vec<(TaskId, Time)>> {
     let columns = "SELECT t.id, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', t.run_at) DIV 1000";
-    let rows = bound(columns, statement).fetch_all(connection).await.map_err(fault)?;
+    let rows = search(columns, statement).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| Ok((TaskId(row.try_get(0).map_err(fault)?), Time(row.try_get(1).map_err(fault)?)))).collect()
 }
 
@@ -197,18 +193,16 @@ pub(super) async fn upcoming(
     let occupied = occupied.fetch_all(&mut *connection).await.map_err(fault)?;
     let mut upcoming = Vec::new();
     for rows in occupied.chunks(RANGES_MAX) {
-        let mut query = QueryBuilder::<MySql>::new("");
+        let mut query = Built::default();
         for (place, row) in rows.iter().enumerate() {
             let lane = &types[row.try_get::<i64, _>(0).map_err(fault)? as usize - 1];
             query.push(if place == 0 { "(" } else { " UNION ALL (" });
-            query
-                .push("SELECT w.lane, w.due FROM task_waiting w FORCE INDEX (PRIMARY) WHERE w.lane = ")
-                .push_bind(lane);
-            query.push(" AND w.`rank` = ").push_bind(row.try_get::<i64, _>(1).map_err(fault)?);
-            query.push(" AND w.due > ").push_bind(now.0).push(" AND w.due <= ").push_bind(until.0);
-            query.push(" ORDER BY w.due LIMIT ").push_bind(max as i64).push(")");
+            query.push("SELECT w.lane, w.due FROM task_waiting w FORCE INDEX (PRIMARY) WHERE w.lane = ").text(lane);
+            query.push(" AND w.`rank` = ").number(row.try_get(1).map_err(fault)?);
+            query.push(" AND w.due > ").number(now.0).push(" AND w.due <= ").number(until.0);
+            query.push(" ORDER BY w.due LIMIT ").number(max as i64).push(")");
         }
-        for row in query.build().persistent(false).fetch_all(&mut *connection).await.map_err(fault)? {
+        for row in query.read_once(&mut *connection).await? {
             let (task_type, due) = (row.try_get(0).map_err(fault)?, Time(row.try_get(1).map_err(fault)?));
             upcoming.push(Upcoming { task_type, due });
         }

@@ -278,3 +278,91 @@ fn fault(error: &rusqlite::Error) -> Fault {
         _ => Fault::Final(StoreError::Database(error.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rescued;
+    use crate::access::Actor;
+    use crate::schedule::{NewSchedule, Schedules};
+    use crate::worker::ClaimRequest;
+    use serde_json::json;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use taskwheel_model::submit::RunAt;
+    use taskwheel_model::{ScheduleStatus, Timer, TimerSpec, limits};
+
+    /// So many tasks wait, so many run and so many timers are set, and nothing is to be done about any of them for an hour or a
+    /// lease.
+    const NOT_DUE: usize = 3_000;
+    const HOUR_MS: i64 = 3_600_000;
+
+    async fn claim(store: &impl Store, types: &[&str]) -> usize {
+        let request = ClaimRequest {
+            worker_id: "worker".into(),
+            host: "host".into(),
+            types: types.iter().map(ToString::to_string).collect(),
+            max: limits::CLAIM_BATCH_MAX,
+            ..ClaimRequest::default()
+        };
+        store.claim(vec![request]).await.unwrap()[0].len()
+    }
+
+    fn due_in(ms: i64) -> NewTask {
+        NewTask { run_at: RunAt::After(ms), ..NewTask::new("mail") }
+    }
+
+    async fn fill(store: &impl Store) {
+        store.submit(vec![due_in(HOUR_MS); NOT_DUE]).await.unwrap();
+        store.submit(vec![NewTask::new("running"); NOT_DUE]).await.unwrap();
+        while claim(store, &["running"]).await > 0 {}
+        for _ in 0..NOT_DUE / limits::TIMERS_MAX {
+            let definition = serde_json::from_value(json!({"name": "nightly", "type": "job"})).unwrap();
+            let timer = Timer::new(TimerSpec::FixedRate { period_ms: HOUR_MS, initial_delay_ms: HOUR_MS });
+            let (timers, status) = (vec![timer; limits::TIMERS_MAX], ScheduleStatus::Online);
+            let new = NewSchedule { tenant: "default".into(), definition, timers, status };
+            store.create_schedule(Actor::application(), new).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_look_does_not_read_what_is_not_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tasks.db");
+        let options = Options::new(format!("sqlite://{}", path.display()));
+        let (writer, readers) = connect_all(&path, options.number, true).unwrap();
+        // SQLite calls it where a statement goes on to a next row, among other places.
+        let steps = Arc::new(AtomicUsize::new(0));
+        for connection in readers.iter().chain([&writer]) {
+            let steps = steps.clone();
+            let count = move || {
+                steps.fetch_add(1, Ordering::Relaxed);
+                false
+            };
+            connection.progress_handler(1, Some(count)).unwrap();
+        }
+        let database = SqliteDatabase {
+            writer: session::start_writer(writer, &options.clock).unwrap(),
+            readers: session::start_readers(readers, &options.clock).unwrap(),
+        };
+        let store = SqlStore::new(database, Dialect::Sqlite, &options);
+        fill(&store).await;
+        let taken = || steps.swap(0, Ordering::Relaxed);
+        assert!(taken() > NOT_DUE, "they are counted");
+        let fired = store.fire(100).await.unwrap();
+        assert!(fired.runs == 0 && fired.next_due.is_some(), "{fired:?}");
+        let mut each = vec![("due timers", taken())];
+        // The only task that can be found comes just before, so that the look goes on to where the others are.
+        for types in [&["mail"][..], &["mail", "a", "b", "c", "d", "e", "f", "g", "h", "i"]] {
+            store.submit(vec![due_in(0)]).await.unwrap();
+            assert_eq!(claim(&store, types).await, 1);
+            each.push(("tasks to claim", taken()));
+        }
+        store.submit(vec![due_in(HOUR_MS / 2)]).await.unwrap();
+        assert_eq!(store.upcoming(vec!["mail".into()], HOUR_MS * 3 / 4, 100).await.unwrap().dues.len(), 1);
+        each.push(("tasks soon due", taken()));
+        assert_eq!(store.rescue().await.unwrap(), Rescued::default());
+        each.push(("clocks run out", taken()));
+        // To read a row takes several.
+        assert!(each.iter().all(|(_, steps)| *steps < NOT_DUE), "{each:?}");
+    }
+}

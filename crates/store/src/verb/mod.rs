@@ -53,6 +53,7 @@ use statistics::Ledger;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{DatabaseNumber, NewTask, TaskId, Time, TypeSettings, limits};
 use tokio::sync::Notify;
@@ -158,25 +159,28 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
-        field::name("idempotency_key", &key, limits::KEY_CHARS_MAX)?;
+        field::name(submit::IDEMPOTENCY_KEY, &key, limits::KEY_CHARS_MAX)?;
         task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
-        let input = (self.core.memory.clone(), key, vec![task]);
+        let input = (self.core.memory.clone(), key, task);
         // A second try finds the first one's answer.
         let work = self.core.change("submit_once", Repeat::Harmless, input, |session, input| {
             Box::pin(async move {
                 let (memory, key, task) = &*input;
                 let types = memory.types.get(session).await?;
                 let submitted = submit::submit_once(session, key, task, &types).await?;
-                Ok((submitted, LaneDue::of(task, session.now())))
+                Ok((submitted, LaneDue::of(std::slice::from_ref(task), session.now())))
             })
         });
         self.core.made_due(work).await
     }
 
-    async fn answer(&self, tenant: String, key: String) -> Result<Option<Submitted>> {
+    async fn answer(&self, tenant: String, key: String, fingerprint: i64) -> Result<Option<Submitted>> {
         self.core
-            .look("answer", (tenant, key), |session, input| {
-                Box::pin(async move { submit::answer(session, &input.0, &input.1).await })
+            .look("answer", (tenant, key, fingerprint), |session, input| {
+                Box::pin(async move {
+                    let (tenant, key, fingerprint) = &*input;
+                    submit::answered(session, &submit::Call { tenant, key, fingerprint: *fingerprint }).await
+                })
             })
             .await
     }
@@ -233,8 +237,8 @@ impl<D: Database> Store for SqlStore<D> {
             .look("upcoming", (types, within_ms, max), |session, input| {
                 Box::pin(async move {
                     let (types, within_ms, max) = &*input;
-                    let now = session.now();
-                    Ok(Ahead { now, dues: session.upcoming(types, now.plus_ms(*within_ms), *max).await? })
+                    let (now, read_at) = (session.now(), Instant::now());
+                    Ok(Ahead { now, read_at, dues: session.upcoming(types, now.plus_ms(*within_ms), *max).await? })
                 })
             })
             .await

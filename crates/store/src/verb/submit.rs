@@ -7,7 +7,10 @@ use crate::session::{Attempted, Insert, Session};
 use crate::task::{Submitted, Task};
 use std::collections::HashMap;
 use taskwheel_model::submit::RunAt;
-use taskwheel_model::{NewTask, Slot, Status, TaskId, Time, limits};
+use taskwheel_model::{FieldError, NewTask, Slot, Status, TaskId, Time, limits};
+
+/// An idempotency key, as the API names it.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// Inserts tasks in an open transaction. A task whose unique key is live answers the task that has it; of two tasks in
 /// the batch with the same key the first is inserted.
@@ -27,24 +30,25 @@ pub(crate) async fn submit_on(
 pub(super) async fn submit_once(
     session: &mut dyn Session,
     key: &str,
-    task: &[NewTask],
+    task: &NewTask,
     types: &Types,
 ) -> Attempted<Submitted> {
-    let since = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
-    let tenant = task.first().map_or(NewTask::TENANT_DEFAULT, |task| task.tenant.as_str());
-    if let Some(answer) = answered(session, tenant, key, since).await? {
+    let call = Call { tenant: &task.tenant, key, fingerprint: task.fingerprint() };
+    if let Some(answer) = answered(session, &call).await? {
         return Ok(answer);
     }
-    let submitted = submit_on(session, task, types).await?;
+    let submitted = submit_on(session, std::slice::from_ref(task), types).await?;
     let answer = submitted.first().copied().ok_or_else(|| StoreError::Database("a task was not stored".into()))?;
-    remember(session, tenant, key, answer, since).await?;
+    remember(session, &call, answer).await?;
     Ok(answer)
 }
 
-/// What a call with an idempotency key was answered.
-pub(super) async fn answer(session: &mut dyn Session, tenant: &str, key: &str) -> Attempted<Option<Submitted>> {
-    let since = session.now().plus_ms(-limits::IDEMPOTENCY_MS);
-    answered(session, tenant, key, since).await
+/// A call with an idempotency key of its tenant.
+pub(super) struct Call<'c> {
+    pub(super) tenant: &'c str,
+    pub(super) key: &'c str,
+    /// Of the task that it asks for.
+    pub(super) fingerprint: i64,
 }
 
 /// Forgets answers that nobody may ask for any more.
@@ -58,28 +62,35 @@ pub(super) async fn forget_answers(session: &mut dyn Session) -> Attempted<u64> 
 }
 
 const ANSWERED: &str =
-    "SELECT id, created FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at >= ?";
+    "SELECT id, created, fingerprint FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at >= ?";
 const FORGET: &str = "DELETE FROM task_answer WHERE tenant = ? AND idempotency_key = ? AND answered_at < ?";
-const REMEMBER: &str =
-    "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at) VALUES (?, ?, ?, ?, ?)";
+const REMEMBER: &str = "INSERT INTO task_answer (tenant, idempotency_key, id, created, answered_at, fingerprint)
+     VALUES (?, ?, ?, ?, ?, ?)";
 const OLDEST_ANSWER: &str = "SELECT MIN(answered_at) FROM task_answer";
 const FORGET_ANSWERS: &str = "DELETE FROM task_answer WHERE answered_at < ? AND answered_at <= ?";
 /// So much time's answers are forgotten at once.
 const FORGOTTEN_MS: i64 = 1_000;
 
-/// What a call with an idempotency key was answered, if that was not before a time.
-async fn answered(session: &mut dyn Session, tenant: &str, key: &str, since: Time) -> Attempted<Option<Submitted>> {
-    let query = plain(ANSWERED).bind(tenant).bind(key).bind(since.0);
-    let found = session.rows(&query, &[Kind::Number, Kind::Flag]).await?.into_iter().next();
-    found.map(|mut row| Ok(Submitted { id: TaskId(row.number()?), created: row.flag()? })).transpose()
+/// What a call was answered, unless that is too long ago. A key that was used for another task is refused.
+pub(super) async fn answered(session: &mut dyn Session, call: &Call<'_>) -> Attempted<Option<Submitted>> {
+    let query = plain(ANSWERED).bind(call.tenant).bind(call.key).bind(session.now().plus_ms(-limits::IDEMPOTENCY_MS).0);
+    let found = session.rows(&query, &[Kind::Number, Kind::Flag, Kind::Number]).await?.into_iter().next();
+    let Some(mut row) = found else { return Ok(None) };
+    let answer = Submitted { id: TaskId(row.number()?), created: row.flag()? };
+    if row.number()? != call.fingerprint {
+        let message = "was used for another task: use a new key for each call";
+        return Err(StoreError::field(FieldError::new(IDEMPOTENCY_KEY, message)).into());
+    }
+    Ok(Some(answer))
 }
 
-/// Remembers what a call with an idempotency key is answered, in the place of an answer from before a time. Where another call
-/// with the key was faster, the next try finds its answer.
-async fn remember(session: &mut dyn Session, tenant: &str, key: &str, answer: Submitted, since: Time) -> Attempted<()> {
-    session.execute(&plain(FORGET).bind(tenant).bind(key).bind(since.0)).await?;
-    let remember = plain(REMEMBER).bind(tenant).bind(key).bind(answer.id.0).bind(answer.created);
-    session.execute(&remember.bind(session.now().0)).await.map(drop)
+/// Remembers what a call is answered, in the place of an answer that is too old. Where another call with the key was faster, the
+/// next try finds its answer.
+async fn remember(session: &mut dyn Session, call: &Call<'_>, answer: Submitted) -> Attempted<()> {
+    let (now, key) = (session.now(), |sql| plain(sql).bind(call.tenant).bind(call.key));
+    session.execute(&key(FORGET).bind(now.plus_ms(-limits::IDEMPOTENCY_MS).0)).await?;
+    let remember = key(REMEMBER).bind(answer.id.0).bind(answer.created).bind(now.0).bind(call.fingerprint);
+    session.execute(&remember).await.map(drop)
 }
 
 /// The unique keys of tasks that have one, as (tenant, type, key).

@@ -1,5 +1,8 @@
 //! The conformance suite: the facts that hold on every database, each tested on all of them.
 
+#[path = "../support/own_server.rs"]
+#[expect(dead_code, reason = "the fault harness uses all of it")]
+mod own_server;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -15,6 +18,7 @@ mod crosswise;
 mod dropping;
 mod edit;
 mod expiry;
+mod faults;
 mod fencing;
 mod finish;
 mod handover;
@@ -35,5 +39,8 @@ mod together;
 mod transactions;
 mod types;
 mod unique;
+mod waits;
 mod watch;
 mod workers;
+
+use support::{Dialect, wait};

@@ -1,11 +1,19 @@
 //! Plans: no statement reads all of a table, whatever was in it when it was planned.
 
-use crate::support::{Platform, Raw, task, worker};
+use crate::own_server::OwnServer;
+use crate::schedules::{definition, every};
+use crate::support::{Dialect, Platform, Raw, due_in, eventually, task, worker};
+use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-use taskwheel_model::{NewTask, Outcome};
+use taskwheel_model::{NewTask, Outcome, ScheduleStatus, limits};
+use taskwheel_store::access::Actor;
 use taskwheel_store::people::Action;
+use taskwheel_store::schedule::NewSchedule;
 use taskwheel_store::worker::{ClaimRequest, Renewal, Report};
+use taskwheel_store::{Options, Rescued, Store};
+use tokio::sync::Mutex;
 
 /// Everything that goes on all day, with one task at a time and with a few.
 async fn a_day(platform: &Platform) {
@@ -87,5 +95,124 @@ async fn a_claim_of_several_types_does_not_read_all_that_is_due(platform: &Platf
     }
 }
 
+/// So many tasks wait, so many run and so many timers are set, and nothing is to be done about any of them for an hour or a lease.
+const NOT_DUE: usize = 3_000;
+const HOUR_MS: i64 = 3_600_000;
+
+async fn fill(store: &dyn Store) {
+    store.submit(vec![due_in("mail", HOUR_MS); NOT_DUE]).await.expect("the submit goes through");
+    store.submit(vec![task("running"); NOT_DUE]).await.expect("the submit goes through");
+    for _ in 0..NOT_DUE / limits::CLAIM_BATCH_MAX {
+        store.claim(vec![worker(&["running"])]).await.expect("the claim goes through");
+    }
+    for _ in 0..NOT_DUE / limits::TIMERS_MAX {
+        let (definition, timers) = (definition(json!({})), vec![every(HOUR_MS); limits::TIMERS_MAX]);
+        let new = NewSchedule { tenant: "default".into(), definition, timers, status: ScheduleStatus::Online };
+        store.create_schedule(Actor::application(), new).await.expect("the schedule is made");
+    }
+}
+
+/// What servers and workers look for again and again.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    DueTimers,
+    TasksOfAType,
+    TasksOfManyTypes,
+    TasksSoonDue,
+    ClocksRunOut,
+}
+
+const LOOKS: [Look; 5] =
+    [Look::DueTimers, Look::TasksOfAType, Look::TasksOfManyTypes, Look::TasksSoonDue, Look::ClocksRunOut];
+
+/// Looks. The only task that can be found is one that comes just before, so that the look goes on to where the others are.
+async fn look(store: &dyn Store, what: Look) {
+    let submit = async |task| store.submit(vec![task]).await.expect("the submit goes through");
+    let claim = async |types: &[&str]| {
+        submit(task("mail")).await;
+        let claimed = store.claim(vec![worker(types)]).await.expect("the claim goes through");
+        assert_eq!(claimed[0].len(), 1);
+    };
+    match what {
+        Look::DueTimers => {
+            let fired = store.fire(100).await.expect("the firing goes through");
+            assert!(fired.runs == 0 && fired.next_due.is_some(), "{fired:?}");
+        }
+        Look::TasksOfAType => claim(&["mail"]).await,
+        Look::TasksOfManyTypes => claim(&["mail", "a", "b", "c", "d", "e", "f", "g", "h", "i"]).await,
+        Look::TasksSoonDue => {
+            submit(due_in("mail", HOUR_MS / 2)).await;
+            let ahead = store.upcoming(vec!["mail".into()], HOUR_MS * 3 / 4, 100).await;
+            assert_eq!(ahead.expect("the look goes through").dues.len(), 1);
+        }
+        Look::ClocksRunOut => {
+            assert_eq!(store.rescue().await.expect("the rescue goes through"), Rescued::default());
+        }
+    }
+}
+
+/// How many rows each look has read. None at all would mean that they are not counted.
+fn are_few(read: &[(Look, i64)]) {
+    assert!(read.iter().all(|(_, rows)| (1..NOT_DUE as i64 / 10).contains(rows)), "{read:?}");
+}
+
+/// How many rows all statements have read by now, as far as their connections have told.
+const READ: &str = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)
+    + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)";
+/// How many connections stores have that were opened after this one.
+const CONNECTED: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'taskwheel'
+    AND backend_start > (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())";
+
+async fn a_look_does_not_read_what_is_not_due(platform: &Platform) {
+    let raw = Mutex::new(platform.raw().await);
+    let number = async |sql| raw.lock().await.number(sql).await;
+    // A connection tells at its end what it has read.
+    let end = async |store: Arc<dyn Store>| {
+        drop(store);
+        eventually("its connections have ended", || async { (number(CONNECTED).await == 0).then_some(()) }).await;
+    };
+    let store = platform.with_real_clock().await;
+    fill(&*store).await;
+    end(store).await;
+    raw.lock().await.run("VACUUM ANALYZE").await;
+    let mut read = Vec::new();
+    for what in LOOKS {
+        let before = number(READ).await;
+        let store = platform.with_real_clock().await;
+        look(&*store, what).await;
+        end(store).await;
+        read.push((what, number(READ).await - before));
+    }
+    are_few(&read);
+}
+
 crate::facts! { in postgres on Postgres: a_claim_of_several_types_does_not_read_all_that_is_due,
-what_was_planned_on_empty_tables_does_not_read_all_of_full_ones }
+what_was_planned_on_empty_tables_does_not_read_all_of_full_ones, a_look_does_not_read_what_is_not_due }
+
+mod mysql {
+    use super::*;
+
+    /// How many rows a server has read.
+    async fn count(raw: &mut Raw) -> i64 {
+        let rows = raw.rows("SHOW GLOBAL STATUS LIKE 'Handler_read%'").await;
+        rows.iter().map(|row| row[1].as_ref().and_then(|count| count.parse::<i64>().ok()).expect("a count")).sum()
+    }
+
+    /// On a server of its own: what others do there would be counted too.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_look_does_not_read_what_is_not_due() {
+        let server = OwnServer::start(Dialect::Mysql).await;
+        let store = taskwheel_store::open(Options::new(server.url())).await.expect("the store opens");
+        fill(&*store).await;
+        let mut raw = Raw::connect(Dialect::Mysql, &server.url()).await;
+        raw.rows("ANALYZE TABLE task, task_waiting, task_running, task_timer").await;
+        let mut read = Vec::new();
+        for what in LOOKS {
+            let before = count(&mut raw).await;
+            look(&*store, what).await;
+            read.push((what, count(&mut raw).await - before));
+        }
+        are_few(&read);
+    }
+}

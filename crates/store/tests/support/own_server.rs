@@ -17,21 +17,31 @@ pub(crate) struct OwnServer {
     directory: TempDir,
     port: u16,
     password: String,
+    settings: &'static [&'static str],
 }
 
 impl OwnServer {
     pub(crate) async fn start(dialect: Dialect) -> OwnServer {
-        OwnServer::start_in(dialect, tempfile::tempdir().expect("a temporary directory")).await
+        OwnServer::start_with(dialect, &[]).await
+    }
+
+    /// With settings of its own, each as NAME=VALUE.
+    pub(crate) async fn start_with(dialect: Dialect, settings: &'static [&'static str]) -> OwnServer {
+        OwnServer::launch(dialect, tempfile::tempdir().expect("a temporary directory"), settings).await
     }
 
     pub(crate) async fn start_in(dialect: Dialect, directory: TempDir) -> OwnServer {
+        OwnServer::launch(dialect, directory, &[]).await
+    }
+
+    async fn launch(dialect: Dialect, directory: TempDir, settings: &'static [&'static str]) -> OwnServer {
         let password = std::env::var("TASKWHEEL_TEST_PASSWORD")
             .expect("TASKWHEEL_TEST_PASSWORD is not set: run the tests with ./test, which sets it");
         // The server's user must be able to pass through.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).expect("the directory is ours");
         let port = free_port();
-        let process = spawn(dialect, directory.path(), port);
-        let mut server = OwnServer { dialect, process, directory, port, password };
+        let process = spawn(dialect, directory.path(), port, settings);
+        let mut server = OwnServer { dialect, process, directory, port, password, settings };
         server.wait_until_ready().await;
         server
     }
@@ -60,7 +70,7 @@ impl OwnServer {
     }
 
     pub(crate) async fn restart(&mut self) {
-        self.process = spawn(self.dialect, self.directory.path(), self.port);
+        self.process = spawn(self.dialect, self.directory.path(), self.port, self.settings);
         self.wait_until_ready().await;
     }
 
@@ -68,12 +78,13 @@ impl OwnServer {
     /// then it is started again.
     pub(crate) async fn wait_until_ready(&mut self) {
         let url = self.url();
-        let (dialect, path, port) = (self.dialect, self.directory.path().to_owned(), self.port);
+        let (dialect, path, port, settings) =
+            (self.dialect, self.directory.path().to_owned(), self.port, self.settings);
         let process = Mutex::new(&mut self.process);
         eventually("the server answers", || {
             let mut process = process.lock().expect("one look at a time");
             if process.try_wait().expect("the server can be asked").is_some() {
-                **process = spawn(dialect, &path, port);
+                **process = spawn(dialect, &path, port, settings);
             }
             let url = url.clone();
             async move {
@@ -96,7 +107,7 @@ impl Drop for OwnServer {
     }
 }
 
-fn spawn(dialect: Dialect, directory: &Path, port: u16) -> Child {
+fn spawn(dialect: Dialect, directory: &Path, port: u16, settings: &[&str]) -> Child {
     let (script, memory) = match dialect {
         Dialect::Postgres => ("start-postgres", "shared_buffers=64MB"),
         _ => ("start-mariadb", "innodb-buffer-pool-size=64M"),
@@ -104,7 +115,7 @@ fn spawn(dialect: Dialect, directory: &Path, port: u16) -> Child {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
     let log = File::options().create(true).append(true).open(directory.join("log")).expect("the server's log opens");
     let mut command = Command::new(scripts.join(script));
-    command.arg(directory.join("server")).arg(port.to_string()).arg(memory);
+    command.arg(directory.join("server")).arg(port.to_string()).arg(memory).args(settings);
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log has two ends")).stderr(log);
     command.spawn().expect("the server starts")
 }

@@ -202,14 +202,23 @@ async fn a_key_that_was_used_for_another_task_is_refused(server: &Server) {
         let answer = request.json(&task).send().await.unwrap();
         (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
     };
-    let task = json!({"type": "mail", "key": "order-7", "creator": "shop", "payload": 1});
+    let task = json!({"type": "mail", "key": "order-7", "creator": "shop", "payload": {"to": 1}, "delay_ms": 60_000});
     let (status, first) = submit(task.clone()).await;
     assert_eq!(status, 201);
-    for (name, value) in [("type", json!("fax")), ("key", json!("order-8")), ("creator", Value::Null)] {
+    let others = [
+        ("type", json!("fax")),
+        ("key", json!("order-8")),
+        ("creator", Value::Null),
+        ("payload", json!({"to": 2})),
+        ("priority", json!(9)),
+        ("delay_ms", json!(60_001)),
+    ];
+    for (name, value) in others {
         let mut other = task.clone();
         other[name] = value;
         let (status, refused) = submit(other).await;
         assert_eq!((status, &refused["errors"][0]["field"]), (422, &json!("Idempotency-Key")), "{name}: {refused}");
+        assert_eq!(refused["code"], "invalid_field", "{name}");
     }
     server.patch(&format!("/v1/tasks/{}", first["id"]), json!({"payload": 2, "priority": 3})).await.ok();
     let (status, again) = submit(task).await;

@@ -126,13 +126,14 @@ CREATE TABLE IF NOT EXISTS task_unique (
     PRIMARY KEY (tenant, type, unique_key)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
--- What calls with an idempotency key were answered.
+-- What calls with an idempotency key were answered, and a number for what they asked for.
 CREATE TABLE IF NOT EXISTS task_answer (
     tenant          VARCHAR(64) NOT NULL,
     idempotency_key VARCHAR(200) NOT NULL,
     id              BIGINT NOT NULL,
     created         BOOLEAN NOT NULL,
     answered_at     BIGINT NOT NULL,
+    fingerprint     BIGINT NOT NULL,
     PRIMARY KEY (tenant, idempotency_key),
     KEY task_answer_by_time (answered_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};

@@ -117,13 +117,14 @@ CREATE TABLE task_unique (
     CONSTRAINT task_unique_key PRIMARY KEY (tenant, type, unique_key)
 );
 
--- What calls with an idempotency key were answered.
+-- What calls with an idempotency key were answered, and a number for what they asked for.
 CREATE TABLE task_answer (
     tenant          text COLLATE "C" NOT NULL,
     idempotency_key text COLLATE "C" NOT NULL,
     id              bigint NOT NULL,
     created         boolean NOT NULL,
     answered_at     bigint NOT NULL,
+    fingerprint     bigint NOT NULL,
     CONSTRAINT task_answer_key PRIMARY KEY (tenant, idempotency_key)
 );
 CREATE INDEX task_answer_by_time ON task_answer (answered_at);

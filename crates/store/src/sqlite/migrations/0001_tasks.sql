@@ -121,13 +121,14 @@ CREATE TABLE task_unique (
     PRIMARY KEY (tenant, type, unique_key)
 ) STRICT, WITHOUT ROWID;
 
--- What calls with an idempotency key were answered.
+-- What calls with an idempotency key were answered, and a number for what they asked for.
 CREATE TABLE task_answer (
     tenant          TEXT NOT NULL,
     idempotency_key TEXT NOT NULL,
     id              INTEGER NOT NULL,
     created         INTEGER NOT NULL,
     answered_at     INTEGER NOT NULL,
+    fingerprint     INTEGER NOT NULL,
     PRIMARY KEY (tenant, idempotency_key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_answer_by_time ON task_answer (answered_at);

@@ -1,11 +1,14 @@
 //! A schedule that does not let two runs go on at once.
 
-use super::{after, every};
+use super::{after, every, task_ids};
 use crate::facts;
-use crate::support::Platform;
+use crate::support::{Platform, worker};
 use serde_json::json;
+use std::time::Duration;
 use taskwheel_model::{Outcome, RunStatus, Status, limits};
+use taskwheel_store::people::{Action, Edit};
 use taskwheel_store::schedule::{RunNow, ScheduleEdit};
+use taskwheel_store::worker::ClaimRequest;
 
 fn reason(word: &str) -> Option<String> {
     Some(word.to_owned())
@@ -149,6 +152,28 @@ async fn a_queue_moves_on_after_a_failure_and_after_a_cancel(platform: &Platform
     platform.claim_one("job").await;
 }
 
+async fn what_begins_because_a_claim_met_expired_tasks_is_told(platform: &Platform) {
+    let schedule = platform.schedule(json!({"overlap": "queue", "shards": 2}), vec![every(1_000)]).await;
+    let launched = async || tokio::time::timeout(Duration::from_secs(10), platform.store.launched()).await;
+    for _ in 0..2 {
+        platform.fire_after(1_000).await;
+    }
+    assert_eq!(launched().await.expect("the first run is told of")["job"], 2);
+    let first = platform.runs(&schedule).await[0].id;
+    for id in task_ids(&platform.run(first).await) {
+        let expire_at = Some(Some(platform.now().plus_ms(500)));
+        platform.act(id, Action::Edit(Edit { expire_at, ..Edit::default() })).await;
+    }
+    platform.advance_ms(500);
+    // It takes one of the two shards that begin; who waits for the other must hear of it.
+    let claimed = platform.claim_one_for(ClaimRequest { max: 1, ..worker(&["job"]) }).await;
+    let statuses: Vec<_> = platform.runs(&schedule).await.iter().map(|run| run.status).collect();
+    assert_eq!(statuses, [RunStatus::Failed, RunStatus::Running]);
+    let second = platform.runs(&schedule).await[1].id;
+    assert!(task_ids(&platform.run(second).await).contains(&claimed.id));
+    assert!(launched().await.expect("the second run is told of")["job"] >= 2);
+}
+
 facts![
     skip_leaves_out_what_is_due_while_a_run_goes_on,
     queue_lets_them_run_one_after_the_other,
@@ -161,4 +186,5 @@ facts![
     a_fixed_delay_that_another_timer_replaces_at_once_comes_again,
     what_is_queued_behind_a_run_that_began_before_the_edit_begins,
     a_queue_moves_on_after_a_failure_and_after_a_cancel,
+    what_begins_because_a_claim_met_expired_tasks_is_told,
 ];
