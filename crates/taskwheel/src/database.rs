@@ -144,7 +144,7 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
     let torn = (contradictions > 0).then(|| {
         format!("{contradictions} tasks are in two places at once or in none: somebody wrote into our tables")
     });
-    let problems: Vec<_> = weak.chain(torn).chain(skew(inspection.now)).chain(inspection.findings).collect();
+    let problems: Vec<_> = weak.chain(torn).chain(skew(inspection.now, here())).chain(inspection.findings).collect();
     if json {
         let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version,
                                         "problems": problems});
@@ -162,11 +162,12 @@ pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
 /// How far the clocks of this machine and of the database may be apart. Nothing depends on it but what people read.
 const SKEW_MS_MAX: i64 = 2_000;
 
-fn skew(of_database: Time) -> Option<String> {
-    let ahead_ms = of_database.ms_since(here());
-    (ahead_ms.abs() > SKEW_MS_MAX).then(|| {
+fn skew(of_database: Time, here: Time) -> Option<String> {
+    let ahead_ms = of_database.ms_since(here);
+    let (apart_ms, side) = (ahead_ms.abs(), if ahead_ms < 0 { "behind" } else { "ahead of" });
+    (apart_ms > SKEW_MS_MAX).then(|| {
         format!(
-            "the database's clock is {ahead_ms} ms ahead of this machine's: tasks go by the database's; let both be set by NTP"
+            "the database's clock is {apart_ms} ms {side} this machine's: tasks go by the database's; let both be set by NTP"
         )
     })
 }
@@ -192,6 +193,15 @@ mod tests {
             assert!(!refused(secret).is_empty() && !refused(secret).contains("secret"), "{secret}");
         }
         assert_eq!(refused("sqlite:///x.db"), "");
+    }
+
+    #[test]
+    fn clocks_that_are_far_apart_are_named_and_which_is_behind() {
+        let here = Time(1_000_000);
+        let of_database = |ahead_ms: i64| skew(here.plus_ms(ahead_ms), here).unwrap_or_default();
+        assert_eq!((of_database(SKEW_MS_MAX), of_database(-SKEW_MS_MAX)), (String::new(), String::new()));
+        assert!(of_database(2_001).contains("is 2001 ms ahead of this machine's"), "{}", of_database(2_001));
+        assert!(of_database(-2_001).contains("is 2001 ms behind this machine's"), "{}", of_database(-2_001));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "HOST")]
     #[serde(skip_serializing_if = "Option::is_none")]
     affinity: Option<String>,
-    /// Tasks with the same one are stored on the same database.
+    /// What belongs together can have the same one, and so the same slot; nothing goes by slots yet.
     #[arg(long, value_name = "KEY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     route_key: Option<String>,

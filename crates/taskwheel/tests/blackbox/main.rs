@@ -4,6 +4,7 @@ mod absence;
 mod access;
 mod affinity;
 mod centre;
+mod checking;
 mod cluster;
 mod commands;
 mod crashes;

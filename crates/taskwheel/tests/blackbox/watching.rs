@@ -1,6 +1,6 @@
-//! For whoever watches: metrics, traces, logs, `check`.
+//! For whoever watches: metrics, traces, logs.
 
-use crate::support::{Server, claim, eventually};
+use crate::support::{Dialect, Server, claim, eventually};
 use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::Duration;
@@ -59,6 +59,80 @@ async fn metrics_say_what_a_person_on_call_needs(server: &Server) {
         metric(server, "taskwheel_due_tasks{type=\"mail\"}").await.is_none()
     })
     .await;
+}
+
+async fn metrics_count_what_goes_wrong_with_workers(server: &Server) {
+    let total = async |name: &str| metric(server, &format!("taskwheel_{name}")).await;
+    let becomes = async |name: &str, count: f64| {
+        eventually(&format!("{name} is {count}"), Duration::from_secs(30), async || total(name).await == Some(count))
+            .await;
+    };
+    let wrong =
+        ["leases_lost_total", "never_arrived_total", "timeouts_total", "expired_total", "reports_superseded_total"];
+    for name in wrong {
+        assert_eq!(total(name).await, Some(0.0), "{name}");
+    }
+    let with_heartbeat = |worker: &str| {
+        let mut claim = claim(worker, "mail");
+        claim["heartbeat_ms"] = json!(2_000);
+        claim
+    };
+    server.submit(json!({"type": "mail"})).await;
+    let lost = server.claim(with_heartbeat("w1")).await.remove(0);
+    let item = json!({"id": lost["id"], "exec_id": lost["exec_id"]});
+    let renewed = server.post("/v1/worker/renew", json!({"worker_id": "w1", "items": [item]})).await.ok();
+    assert_eq!(renewed["items"][0]["state"], "ok");
+    becomes("leases_lost_total", 1.0).await;
+    becomes("executions_total{type=\"mail\",outcome=\"lost\"}", 1.0).await;
+    becomes("retries_total{type=\"mail\"}", 1.0).await;
+    assert_eq!(server.report(&lost, "success").await["state"], "superseded");
+    becomes("reports_superseded_total", 1.0).await;
+
+    server.claim(with_heartbeat("w2")).await.remove(0);
+    eventually("what a worker that lives does not name is given back", Duration::from_secs(30), async || {
+        server.post("/v1/worker/renew", json!({"worker_id": "w2"})).await.ok();
+        total("never_arrived_total").await == Some(1.0)
+    })
+    .await;
+    let given_back = server.claim(with_heartbeat("w2")).await.remove(0);
+    server.report(&given_back, "success").await;
+
+    server.submit(json!({"type": "slow", "timeout_ms": 1})).await;
+    server.claim(claim("w3", "slow")).await.remove(0);
+    becomes("timeouts_total", 1.0).await;
+    let soon = jiff::Timestamp::now() + Duration::from_secs(60);
+    server.submit(json!({"type": "stale", "expire_at": soon})).await;
+    let mut raw = server.database.raw().await;
+    raw.run("UPDATE task_waiting SET expire_at = 1, check_at = 1 WHERE type = 'stale'").await;
+    becomes("expired_total", 1.0).await;
+    assert_eq!(total("leases_lost_total").await, Some(1.0), "each is counted once, under its own name");
+    assert_eq!(total("retries_total{type=\"mail\"}").await, Some(1.0), "what is given back is not tried again");
+}
+
+async fn metrics_show_connections_that_are_in_use(server: &Server) {
+    assert_eq!(metric(server, "taskwheel_store_connections_max").await, Some(8.0));
+    let used = async || metric(server, "taskwheel_store_connections_used").await.unwrap();
+    let (lock, unlock) = match server.database.dialect {
+        Dialect::Mysql => ("LOCK TABLES task READ", "UNLOCK TABLES"),
+        _ => ("BEGIN; LOCK TABLE task IN SHARE MODE", "ROLLBACK"),
+    };
+    let mut raw = server.database.raw().await;
+    raw.run(lock).await;
+    let watch = async {
+        // The server's own looks use one now and then, but not each time.
+        eventually("one is in use all the time", Duration::from_secs(30), async || {
+            for _ in 0..20 {
+                if used().await < 1.0 {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+        raw.run(unlock).await;
+    };
+    tokio::join!(server.submit(json!({"type": "mail"})), watch);
+    eventually("none is in use", Duration::from_secs(30), async || used().await == 0.0).await;
 }
 
 /// Lanes, of a type and a host each, are as many as callers make up.
@@ -169,27 +243,6 @@ async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     assert_eq!(task["traceparent"], below, "the worker's own spans hang below the run");
 }
 
-async fn check_names_what_is_wrong_and_how_to_mend_it(server: &Server) {
-    let check = async || {
-        let ran = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
-            .args(["check", "--json", "--database", &server.database.url])
-            .output()
-            .await
-            .unwrap();
-        (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
-    };
-    let (good, report) = check().await;
-    assert!(good, "{report}");
-    let mut raw = server.database.raw().await;
-    let drop = match server.database.dialect {
-        crate::support::Dialect::Mysql => "DROP INDEX task_by_creator ON task",
-        _ => "DROP INDEX task_by_creator",
-    };
-    raw.run(drop).await;
-    let (good, report) = check().await;
-    assert!(!good && report.contains("task_by_creator is missing"), "{report}");
-}
-
 async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
     let directory = tempfile::tempdir().unwrap();
     let mut node = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
@@ -226,10 +279,11 @@ async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
 
 crate::facts![
     metrics_say_what_a_person_on_call_needs,
+    metrics_count_what_goes_wrong_with_workers,
     no_crowd_of_lanes_or_types_hides_the_backlog_of_others,
     workers_that_went_silent_are_not_counted,
     a_trace_goes_with_the_task_to_its_worker,
-    check_names_what_is_wrong_and_how_to_mend_it,
 ];
-crate::facts! { in postgres_alone on Postgres: one_trace_shows_submit_wait_and_run }
+crate::facts! { in postgres_alone on Postgres: one_trace_shows_submit_wait_and_run, metrics_show_connections_that_are_in_use }
+crate::facts! { in mysql_alone on Mysql: metrics_show_connections_that_are_in_use }
 crate::facts! { in sqlite_alone on Sqlite: the_pages_name_metrics_that_exist, the_log_names_tasks_and_executions_as_json }

@@ -1,6 +1,7 @@
-//! What the pages say, tried: the tour of the README, the worker of docs/workers.md, the SQL of docs/schema.md, the commands of
-//! all others.
+//! What the pages say, tried: the tour of the README, the workers of docs/workers.md, the SQL of docs/schema.md, the service
+//! and the alerts of docs/operations.md, the commands of all others.
 
+mod operations;
 mod page;
 mod shell;
 mod sql;

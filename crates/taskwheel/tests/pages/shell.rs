@@ -1,6 +1,6 @@
 //! The commands of the pages: each page's are run as one script, beside a server of its own.
 
-use crate::page::{blocks, page, require};
+use crate::page::{page, require, texts};
 use crate::support::{Dialect, Server};
 use std::path::Path;
 use std::process::Stdio;
@@ -9,19 +9,30 @@ use tokio::process::Command;
 
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// A command that serves would not end: it is asked for its help instead, which it gives if its flags exist.
+/// A command that would not end: one that serves is asked for its help instead, which it gives if its flags exist, and a worker
+/// ends when nothing is due.
 fn that_ends(line: &str) -> String {
-    if line.starts_with("taskwheel serve") { format!("{line} --help > help.txt") } else { line.to_owned() }
+    if line.starts_with("taskwheel serve") {
+        format!("{line} --help > help.txt")
+    } else if line.starts_with("taskwheel work") && !line.contains("--drain") {
+        line.replacen(" -- ", " --drain -- ", 1)
+    } else {
+        line.to_owned()
+    }
 }
 
 async fn commands_go_well(name: &str) {
     require("curl");
-    let page = page(name);
-    let script: String =
-        blocks(&page).into_iter().filter(|block| block.language == "sh").map(|block| block.text).collect();
+    let script = texts(&page(name), "sh").concat();
     assert!(!script.is_empty(), "{name} has commands");
-    let script: Vec<_> = script.lines().map(that_ends).collect();
     let server = Server::start(Dialect::Sqlite).await;
+    run(name, &script, &server).await;
+    server.end().await;
+}
+
+/// Runs commands of a page beside a server; they must go well.
+pub(crate) async fn run(name: &str, script: &str, server: &Server) {
+    let script: Vec<_> = script.lines().map(that_ends).collect();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let binaries = Path::new(env!("CARGO_BIN_EXE_taskwheel")).parent().expect("the binary is in a directory");
     let mut command = Command::new("bash");
@@ -38,7 +49,6 @@ async fn commands_go_well(name: &str) {
     let ran = tokio::time::timeout(SCRIPT_TIME_MAX, command.output()).await.expect("it ends in time").unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{name}: {said}");
-    server.end().await;
 }
 
 macro_rules! pages {
@@ -54,6 +64,7 @@ macro_rules! pages {
 
 pages! {
     the_commands_about_tasks_go_well: "docs/tasks.md",
+    the_commands_about_workers_go_well: "docs/workers.md",
     the_commands_about_schedules_go_well: "docs/schedules.md",
     the_commands_about_the_api_go_well: "docs/api.md",
     the_commands_about_security_go_well: "docs/security.md",

@@ -1,6 +1,6 @@
-//! The page on workers: its calls are taken, and its worker works.
+//! The page on workers: its calls are taken, and its workers work.
 
-use crate::page::{page, require, texts};
+use crate::page::{page, part, require, texts};
 use crate::support::{Dialect, Server, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,41 +9,80 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 const PAGE: &str = "docs/workers.md";
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The worker of the page, in a file.
+/// A worker of the page, in a file.
 struct Script {
     _directory: TempDir,
+    program: &'static str,
     file: PathBuf,
 }
 
 impl Script {
     /// With faster heartbeats than on the page, so that work outlasts three of them.
-    fn new() -> Script {
-        let scripts = texts(&page(PAGE), "python");
-        let [script] = scripts.as_slice() else { panic!("the page has {} workers", scripts.len()) };
-        let fast = script.replace("HEARTBEAT_MS = 5000", "HEARTBEAT_MS = 300");
-        assert_ne!(*script, fast, "the page says how often the worker calls");
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let file = directory.path().join("worker.py");
-        std::fs::write(&file, fast).unwrap();
-        Script { _directory: directory, file }
+    fn python() -> Script {
+        let script = only_block("python");
+        let fast = script.replace("HEARTBEAT_MS = str(uuid.uuid4()), 5000", "HEARTBEAT_MS = str(uuid.uuid4()), 300");
+        assert_ne!(script, fast, "the page says how often the worker calls");
+        Script::new("python3", "worker.py", &fast)
     }
 
-    fn start(&self, server: &Server) -> Child {
-        Command::new("python3")
-            .arg(&self.file)
-            .env("TASKWHEEL_SERVER", server.url())
-            .env("no_proxy", "127.0.0.1")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("python3 starts")
+    fn node() -> Script {
+        Script::new("node", "worker.mjs", &only_block("js"))
     }
+
+    fn new(program: &'static str, name: &str, text: &str) -> Script {
+        require(program);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        Script { _directory: directory, program, file }
+    }
+
+    fn command(&self, url: &str) -> Command {
+        let mut command = Command::new(self.program);
+        command.arg(&self.file).env("TASKWHEEL_SERVER", url).env("no_proxy", "127.0.0.1").env_remove("TASKWHEEL_TOKEN");
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    fn start(&self, url: &str) -> Child {
+        self.command(url).spawn().expect("the worker starts")
+    }
+}
+
+/// The only block of the page in a language.
+fn only_block(language: &str) -> String {
+    let blocks = texts(&page(PAGE), language);
+    assert_eq!(blocks.len(), 1, "the page has one worker in {language}");
+    blocks.concat()
+}
+
+/// An address at which the server goes away under the first call, and is there from then on.
+async fn away_at_first(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let address = server.url().replace("http://", "");
+    tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.expect("the worker calls");
+        let mut call = Vec::new();
+        // Its body is JSON.
+        while !call.ends_with(b"}") {
+            first.read_buf(&mut call).await.expect("it asks for something");
+        }
+        drop(first);
+        while let Ok((mut caller, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(&address).await.expect("the server is there");
+            tokio::spawn(async move { copy_bidirectional(&mut caller, &mut server).await });
+        }
+    });
+    url
 }
 
 async fn has(server: &Server, id: i64, status: &str) {
@@ -64,9 +103,8 @@ fn recipients(count: usize) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_works_beats_fails_and_stops() {
-    require("python3");
-    let (server, script) = (Server::start(Dialect::Sqlite).await, Script::new());
-    let mut worker = script.start(&server);
+    let (server, script) = (Server::start(Dialect::Sqlite).await, Script::python());
+    let mut worker = script.start(&away_at_first(&server).await);
     let good = server.submit(json!({"type": "mail", "payload": recipients(1)})).await;
     let bad = server.submit(json!({"type": "mail", "payload": {}, "max_attempts": 1})).await;
     has(&server, good, "Success").await;
@@ -88,7 +126,7 @@ async fn the_python_worker_works_beats_fails_and_stops() {
     stop(&mut worker, Signal::SIGINT).await;
     let task = server.task(cut).await;
     assert_eq!((&task["status"], &task["attempts"]), (&json!("New"), &json!(0)), "it was given back");
-    let mut worker = script.start(&server);
+    let mut worker = script.start(&server.url());
     has(&server, cut, "Success").await;
     let task = server.task(cut).await;
     assert_eq!(task["result"], json!({"sent": 6}));
@@ -101,6 +139,60 @@ async fn the_python_worker_works_beats_fails_and_stops() {
     server.post(&format!("/v1/tasks/{called_off}/cancel"), json!({})).await.ok();
     has(&server, next, "Success").await;
     stop(&mut worker, Signal::SIGTERM).await;
+    server.end().await;
+}
+
+/// What the page says that the Python worker prints, for what the page submits.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_prints_what_the_page_shows() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let page = page(PAGE);
+    let story = part(&page, "Save it as `worker.py`", "When you have seen enough");
+    let (submits, shown) = (texts(story, "sh").concat(), texts(story, "text").concat());
+    crate::shell::run(PAGE, &submits, &server).await;
+    let script = Script::python();
+    let mut worker = script.command(&server.url()).stdout(Stdio::piped()).spawn().expect("the worker starts");
+    eventually("the third runs", TIME_MAX, async || server.task(3).await["checkpoint"] == 1).await;
+    stop(&mut worker, Signal::SIGINT).await;
+    let mut printed = String::new();
+    worker.stdout.take().expect("its output").read_to_string(&mut printed).await.unwrap();
+    assert_eq!(printed, shown);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_worker_works_and_fails() {
+    let (server, script) = (Server::start(Dialect::Sqlite).await, Script::node());
+    let _worker = script.start(&away_at_first(&server).await);
+    let good = server.submit(json!({"type": "mail", "payload": recipients(1)})).await;
+    let bad = server.submit(json!({"type": "mail", "max_attempts": 1})).await;
+    has(&server, good, "Success").await;
+    assert_eq!(server.task(good).await["result"], recipients(1));
+    has(&server, bad, "Failure").await;
+    let why = server.task(bad).await["error_info"].to_string();
+    assert!(why.contains("TypeError"), "the page's work throws where there is no payload: {why}");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workers_of_the_page_show_their_token() {
+    let server = Server::start(Dialect::Sqlite).await;
+    for _ in 0..2 {
+        server.submit(json!({"type": "mail", "payload": recipients(1)})).await;
+    }
+    let create = ["tokens", "create", "--role", "worker", "--database", &server.database.url];
+    let made = Command::new(env!("CARGO_BIN_EXE_taskwheel")).args(create).output().await.unwrap();
+    let token = String::from_utf8(made.stdout).unwrap();
+    let mut tables = server.database.raw().await;
+    for (script, done) in [(Script::python(), 1), (Script::node(), 2)] {
+        let mut worker = script.command(&server.url()).env("TASKWHEEL_TOKEN", token.trim()).spawn().unwrap();
+        let deadline = tokio::time::Instant::now() + TIME_MAX;
+        while tables.rows("SELECT id FROM task_history").await.len() < done {
+            assert!(tokio::time::Instant::now() < deadline, "{} is let in", script.program);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        worker.kill().await.unwrap();
+    }
     server.end().await;
 }
 
