@@ -12,7 +12,8 @@ macro_rules! columns {
            r.unique_key, r.run_id, r.affinity, r.exec_id, r.worker_id, r.host, r.started_at, r.heartbeat_ms"
     };
 }
-/// The executions that end, guarded by id and execution. A few are found by their ids; many are joined.
+/// The executions that end, guarded by id and execution. A few are found by their ids; of many, what was found so is joined with what
+/// is said of each. Without the ids by themselves the join would read all that runs.
 macro_rules! few {
     () => {
         concat!(
@@ -31,7 +32,8 @@ macro_rules! many {
         concat!(
             "DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
            AS n(id, exec_id, tenant, outcome, result)
-         WHERE r.id = n.id AND r.exec_id = n.exec_id AND (n.tenant IS NULL OR r.tenant = n.tenant)
+         WHERE r.id = ANY($1::bigint[]) AND r.id = n.id AND r.exec_id = n.exec_id
+           AND (n.tenant IS NULL OR r.tenant = n.tenant)
          RETURNING ",
             columns!(),
             ", n.outcome, n.result AS reported"
