@@ -78,7 +78,7 @@ pub const REPORT_BATCH_MAX: usize = 10_000;
 pub const PAGE_ROWS_MAX: usize = 500;
 /// Most rows that one page of a list looks at. A page whose filter has no index of its own may therefore be short while
 /// there is still a next cursor.
-pub const PAGE_SCAN_ROWS_MAX: usize = 2_500;
+pub const PAGE_SCAN_ROWS_MAX: usize = 1_500;
 /// Most tasks that one chunk of a bulk action, a rescue or a purge changes in one transaction.
 pub const CHUNK_ROWS_MAX: usize = 1_000;
 /// How long statistics are kept, in milliseconds: 400 days.
