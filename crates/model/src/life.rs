@@ -315,8 +315,15 @@ fn clock(life: &Life, rules: &Rules, worker_seen_at: Option<Time>, now: Time) ->
                 return Err(Refusal::TooEarly);
             }
             let outcome = match execution.liveness {
-                // Its worker is alive and has never named it: the claim's answer was lost on the way.
                 Liveness::Heartbeat { every_ms, named: false } if alive(worker_seen_at, every_ms, now) => {
+                    // A worker that lives calls with every heartbeat. One that does not may have died right after the claim, and
+                    // soon shows which: it calls, or its silence is as long as it may be.
+                    let beaten =
+                        execution.started_at.plus_ms(every_ms.saturating_mul(limits::HEARTBEATS_MISSED_MAX - 1));
+                    if worker_seen_at.is_none_or(|seen| seen < beaten) {
+                        return Err(Refusal::TooEarly);
+                    }
+                    // Its worker is alive and has never named it: the claim's answer was lost on the way.
                     Outcome::Release
                 }
                 _ => Outcome::Lost,

@@ -176,6 +176,18 @@ fn an_execution_its_worker_never_heard_of_is_given_back() {
     assert_eq!(decide(&life, &rules(), &silent, now).unwrap().ended, Some(Outcome::Lost));
 }
 
+/// Its next claim, or the end of one that waits, may have been its last call.
+#[test]
+fn the_execution_of_a_worker_that_died_right_after_its_claim_is_lost() {
+    let life = after(&rules(), &[Event::Claim { exec_id: exec(1), heartbeat_ms: Some(1_000) }]);
+    for seen_ms in [5, 1_005] {
+        let clock = Event::Clock { worker_seen_at: Some(NOW.plus_ms(seen_ms)) };
+        assert_eq!(decide(&life, &rules(), &clock, NOW.plus_ms(seen_ms + 2_999)), Err(Refusal::TooEarly));
+        let step = decide(&life, &rules(), &clock, NOW.plus_ms(seen_ms + 3_000)).unwrap();
+        assert_eq!((step.ended, step.life.attempts), (Some(Outcome::Lost), 1));
+    }
+}
+
 #[test]
 fn a_stale_execution_changes_nothing() {
     for event in [report(2, Outcome::Success), report(2, Outcome::Release), Event::Renew { exec_id: exec(2) }] {

@@ -14,8 +14,8 @@
 //! While a transaction is being committed, there is an instant at which a locking read already finds its rows and a
 //! plain read does not yet. A claim that meets a task at that instant is tried again.
 
-use super::built::Built;
 use super::fault;
+use super::plain::Built;
 use super::read::read_content;
 use super::rows::json;
 use crate::session::{Attempted, Insert, Pick, PickLane, Picked};

@@ -3,7 +3,6 @@
 //! Batches of rows go in as one JSON parameter, read by `JSON_TABLE` and joined in its order, so that each row is one
 //! exact lookup whatever the optimizer believes about a table that fills and empties all day.
 
-mod built;
 mod claim;
 mod finish;
 mod inspect;
@@ -33,7 +32,7 @@ use submit::{Ids, Inserting};
 use taskwheel_model::{NewTask, Time};
 
 /// Prepared statements that a connection keeps: all of the store's, and the searches that people make. What it has no place for is
-/// closed, which takes time (see `built`).
+/// closed, which takes time (see `plain`).
 const STATEMENTS_MAX: usize = 500;
 
 /// Connections for lists and counts.

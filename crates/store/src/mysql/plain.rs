@@ -1,12 +1,18 @@
-//! Plain statements.
+//! Plain statements, and statements that are put together for one call.
+//!
+//! Where there are few of a kind they are prepared, and kept so. Where every call has another, it is sent as text, with its values in it.
+//! It could be prepared and closed again, but nothing answers a close, and the driver leaves Nagle's algorithm on: the next statement
+//! would wait 40 ms for the other side's acknowledgement.
 
 use super::{fault, unique_fault};
 use crate::options::Dialect;
 use crate::plain::{Cell, Kind, Plain, PlainRow};
+use crate::search::Value;
 use crate::session::Attempted;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, MySql, Row};
+use sqlx::{AssertSqlSafe, Executor, MySql, Row};
+use std::fmt::Write;
 
 fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
     let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Mysql)));
@@ -37,4 +43,82 @@ fn cells(row: &MySqlRow, kinds: &[Kind]) -> sqlx::Result<Vec<Cell>> {
         Kind::Flag => row.try_get(place).map(Cell::Flag),
     };
     kinds.iter().enumerate().map(cell).collect()
+}
+
+/// A statement, with `?` for each of its values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Built {
+    pub(super) text: String,
+    pub(super) values: Vec<Value>,
+}
+
+impl Built {
+    pub(super) fn new(text: &str) -> Built {
+        Built { text: text.to_owned(), values: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, part: &str) -> &mut Built {
+        self.text.push_str(part);
+        self
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> &mut Built {
+        self.value(Value::Text(text.to_owned()))
+    }
+
+    pub(super) fn number(&mut self, number: i64) -> &mut Built {
+        self.value(Value::Number(number))
+    }
+
+    fn value(&mut self, value: Value) -> &mut Built {
+        self.values.push(value);
+        self.push("?")
+    }
+
+    /// Prepared, and kept so.
+    pub(super) fn prepared(self) -> Query<'static, MySql, MySqlArguments> {
+        self.values.into_iter().fold(sqlx::query(AssertSqlSafe(self.text)), |query, value| match value {
+            Value::Text(text) => query.bind(text),
+            Value::Number(number) => query.bind(number),
+        })
+    }
+
+    /// Reads rows by the statement as text.
+    pub(super) async fn read_once(self, connection: &mut MySqlConnection) -> Attempted<Vec<MySqlRow>> {
+        connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(self.with_values()))).await.map_err(fault)
+    }
+
+    /// The statement with its values in it: texts as hexadecimal digits, of which nothing can be taken for SQL.
+    fn with_values(&self) -> String {
+        let mut parts = self.text.split('?');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (value, part) in self.values.iter().zip(parts) {
+            // Writing to a string cannot fail.
+            let _ = match value {
+                Value::Text(value) => {
+                    text.push_str("_utf8mb4 X'");
+                    value.bytes().try_for_each(|byte| write!(text, "{byte:02x}")).map(|()| text.push('\''))
+                }
+                // The least number has no literal: without its sign it is too large.
+                Value::Number(i64::MIN) => write!(text, "(-{} - 1)", i64::MAX),
+                Value::Number(number @ ..0) => write!(text, "({number})"),
+                Value::Number(number) => write!(text, "{number}"),
+            };
+            text.push_str(part);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_value_can_be_taken_for_sql() {
+        let mut built = Built::new("SELECT ");
+        built.text("a'?é").push(", ").number(-5).push(", ").number(i64::MIN).push(" LIMIT 1");
+        let text = "SELECT _utf8mb4 X'61273fc3a9', (-5), (-9223372036854775807 - 1) LIMIT 1";
+        assert_eq!(built.with_values(), text);
+    }
 }

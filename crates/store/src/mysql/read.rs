@@ -1,8 +1,8 @@
 //! Reading tasks as they are shown.
 
-use super::built::Built;
 use super::claim::exec_id;
 use super::fault;
+use super::plain::Built;
 use super::rows::json;
 use crate::rows::{read_policy, status};
 use crate::search::Statement;
