@@ -34,11 +34,10 @@ pub(crate) trait Server: Send + Sync + 'static {
 
     /// Statements are planned again after so long. `None` where plans do not depend on how much there is.
     const PLANS_AGE_MAX: Option<Duration> = None;
-    const COMMIT: &'static str = "COMMIT";
     const ROLLBACK: &'static str = "ROLLBACK";
 
-    /// Begins a transaction, perhaps one that inserts many tasks, and reads the clock.
-    async fn begin(connection: &mut ConnectionOf<Self>, inserts_many: bool) -> Attempted<(Time, Self::Beginning)>;
+    /// Begins a transaction and reads the clock.
+    async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
 
     /// The statements of the transaction that began so, or of none: then each is committed by itself.
     fn session(
@@ -169,12 +168,11 @@ where
     {
         return alone::<S, T, F>(lent, told.unwrap_or(now), repeat, work).await;
     }
-    let inserts_many = matches!(extent, Extent::Inserts(size) if size.tasks > 1);
-    let (mut lent, now, beginning) = begin::<S>(connections, lent, inserts_many).await?;
+    let (mut lent, now, beginning) = begin::<S>(connections, lent).await?;
     // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
     // them alike.
     let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
-    let end = if answer.is_ok() && !faults::forgets() { S::COMMIT } else { S::ROLLBACK };
+    let end = if answer.is_ok() && !faults::forgets() { "COMMIT" } else { S::ROLLBACK };
     faults::at(Point::BeforeCommit);
     let ended = sqlx::raw_sql(end).execute(lent.connection()).await;
     // One that leads to a server which takes no changes any more is lost too, and not used again.
@@ -220,11 +218,10 @@ fn unknown(fault: Fault, repeat: Repeat) -> Fault {
 async fn begin<S: Server>(
     connections: &Connections<ConnectionOf<S>>,
     mut lent: Lent<ConnectionOf<S>>,
-    inserts_many: bool,
 ) -> Attempted<(Lent<ConnectionOf<S>>, Time, S::Beginning)> {
     let mut dead = 0;
     loop {
-        match S::begin(lent.connection(), inserts_many).await {
+        match S::begin(lent.connection()).await {
             Err(Fault::Again(_) | Fault::Lost(_)) if dead < connections.most => dead += 1,
             began => {
                 let (now, beginning) = began?;

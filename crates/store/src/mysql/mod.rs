@@ -28,7 +28,7 @@ use session::MySqlSession;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use sqlx::{ConnectOptions, Executor, MySql, Row};
 use std::str::FromStr;
-use submit::{Ids, Inserting};
+use submit::{Ids, Within};
 use taskwheel_model::{NewTask, Time};
 
 /// Prepared statements that a connection keeps: all of the store's, and the searches that people make. What it has no place for is
@@ -98,7 +98,7 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
     }
     let work = async {
         let (now, ids) = read_clock(connection, "").await?;
-        let mut session = MySqlSession::new(connection, now, Inserting::by_trigger(ids));
+        let mut session = MySqlSession::new(connection, now, ids, Within::Theirs);
         let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, tasks, &types).await
     };
@@ -110,24 +110,22 @@ struct MySqlServer;
 #[async_trait]
 impl Server for MySqlServer {
     type Database = MySql;
-    type Beginning = Inserting;
+    type Beginning = Ids;
     type News = news::Silence;
 
-    const COMMIT: &'static str = "COMMIT; SET @taskwheel_lets_wait = NULL";
     const ROLLBACK: &'static str = "ROLLBACK; SET @taskwheel_lets_wait = NULL";
 
-    async fn begin(connection: &mut MySqlConnection, inserts_many: bool) -> Attempted<(Time, Inserting)> {
-        let begin = if inserts_many { "BEGIN; SET @taskwheel_lets_wait = 1; " } else { "BEGIN; " };
-        let (now, ids) = read_clock(connection, begin).await?;
-        Ok((now, Inserting::in_transaction(ids, inserts_many)))
+    async fn begin(connection: &mut MySqlConnection) -> Attempted<(Time, Ids)> {
+        read_clock(connection, "BEGIN; ").await
     }
 
-    fn inserted_at_once_max(inserting: &Inserting) -> Inserted {
-        inserting.at_once_max()
+    fn inserted_at_once_max(ids: &Ids) -> Inserted {
+        ids.at_once_max()
     }
 
-    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<Inserting>) -> Box<dyn Session + '_> {
-        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Inserting::by_trigger(Ids::SURE))))
+    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<Ids>) -> Box<dyn Session + '_> {
+        let within = if transaction.is_some() { Within::Ours } else { Within::None };
+        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Ids::SURE), within))
     }
 
     fn fault(error: sqlx::Error) -> Fault {

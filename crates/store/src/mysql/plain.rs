@@ -88,26 +88,48 @@ impl Built {
         connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(self.with_values()))).await.map_err(fault)
     }
 
-    /// The statement with its values in it: texts as hexadecimal digits, of which nothing can be taken for SQL.
+    /// The statement with its values in it.
     fn with_values(&self) -> String {
         let mut parts = self.text.split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
         for (value, part) in self.values.iter().zip(parts) {
-            // Writing to a string cannot fail.
-            let _ = match value {
-                Value::Text(value) => {
-                    text.push_str("_utf8mb4 X'");
-                    value.bytes().try_for_each(|byte| write!(text, "{byte:02x}")).map(|()| text.push('\''))
-                }
-                // The least number has no literal: without its sign it is too large.
-                Value::Number(i64::MIN) => write!(text, "(-{} - 1)", i64::MAX),
-                Value::Number(number @ ..0) => write!(text, "({number})"),
-                Value::Number(number) => write!(text, "{number}"),
-            };
+            match value {
+                Value::Text(value) => push_text(&mut text, value),
+                Value::Number(number) => push_number(&mut text, *number),
+            }
             text.push_str(part);
         }
         text
     }
+}
+
+/// Writes a text into a statement: between quotes where nothing in it could be taken for more than a letter, and as hexadecimal
+/// digits otherwise.
+pub(super) fn push_text(sql: &mut String, text: &str) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\')) {
+        sql.push('\'');
+        sql.push_str(text);
+        sql.push('\'');
+        return;
+    }
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    sql.push_str("_utf8mb4 X'");
+    for byte in text.bytes() {
+        sql.push(DIGITS[usize::from(byte >> 4)].into());
+        sql.push(DIGITS[usize::from(byte & 15)].into());
+    }
+    sql.push('\'');
+}
+
+/// Writes a number into a statement.
+pub(super) fn push_number(sql: &mut String, number: i64) {
+    // Writing to a string cannot fail.
+    let _ = match number {
+        // The least number has no literal: without its sign it is too large.
+        i64::MIN => write!(sql, "(-{} - 1)", i64::MAX),
+        number if number < 0 => write!(sql, "({number})"),
+        number => write!(sql, "{number}"),
+    };
 }
 
 #[cfg(test)]
@@ -117,8 +139,8 @@ mod tests {
     #[test]
     fn nothing_in_a_value_can_be_taken_for_sql() {
         let mut built = Built::new("SELECT ");
-        built.text("a'?é").push(", ").number(-5).push(", ").number(i64::MIN).push(" LIMIT 1");
-        let text = "SELECT _utf8mb4 X'61273fc3a9', (-5), (-9223372036854775807 - 1) LIMIT 1";
+        built.text("a'?é").push(", ").text(r"\").push(", ").text("{\"a?\": 1}").push(", ").number(-5).push(", ").number(i64::MIN).push(" LIMIT 1");
+        let text = "SELECT _utf8mb4 X'61273fc3a9', _utf8mb4 X'5c', '{\"a?\": 1}', (-5), (-9223372036854775807 - 1) LIMIT 1";
         assert_eq!(built.with_values(), text);
     }
 }

@@ -1,7 +1,7 @@
 //! One open transaction on MySQL and MariaDB: every statement the verbs need, each in the file of its kind.
 
 use super::claim::Key;
-use super::submit::Inserting;
+use super::submit::{Ids, Within};
 use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
@@ -18,7 +18,8 @@ use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 pub(super) struct MySqlSession<'c> {
     connection: &'c mut MySqlConnection,
     now: Time,
-    inserting: Inserting,
+    ids: Ids,
+    within: Within,
     /// Where picked tasks wait, so that they can be started by their primary keys.
     picked: HashMap<TaskId, Key>,
     /// A task that was inserted alone, so that a claim in the same transaction need not look it up.
@@ -26,8 +27,8 @@ pub(super) struct MySqlSession<'c> {
 }
 
 impl<'c> MySqlSession<'c> {
-    pub(super) fn new(connection: &'c mut MySqlConnection, now: Time, inserting: Inserting) -> MySqlSession<'c> {
-        MySqlSession { connection, now, inserting, picked: HashMap::new(), inserted: HashMap::new() }
+    pub(super) fn new(connection: &'c mut MySqlConnection, now: Time, ids: Ids, within: Within) -> MySqlSession<'c> {
+        MySqlSession { connection, now, ids, within, picked: HashMap::new(), inserted: HashMap::new() }
     }
 }
 
@@ -38,7 +39,7 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
-        let ids = submit::insert(self.connection, tasks, &mut self.inserting).await?;
+        let ids = submit::insert(self.connection, tasks, self.ids, self.within).await?;
         if let ([id], [task]) = (&*ids, tasks) {
             self.inserted.insert(*id, task.clone());
         }

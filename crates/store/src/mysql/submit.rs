@@ -1,28 +1,26 @@
 //! Submit on MySQL and MariaDB.
 //!
-//! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows
-//! does not. So there is a statement for each number of rows, up to a few dozen, and for some that are larger; each is prepared once.
+//! Triggers run row by row here, and cost more than what they do. So the one on `task` is left to what plain SQL inserts, and to a task
+//! that comes alone. Of several tasks the store writes both rows by a statement each, and the trigger is told to do nothing. All of
+//! that is one text with its values in it: one round trip, with the transaction around it where there is none.
 //!
-//! Triggers run row by row here. A statement of a few dozen rows is a transaction by itself and leaves the rest to the trigger: one
-//! round trip. Where there are more, or where the transaction does other things too, it tells the trigger to do nothing, and one more
-//! statement lets all tasks wait.
+//! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows does not.
 
-use super::rows::json;
+use super::plain::{push_number, push_text};
 use super::{fault, unique_fault};
 use crate::session::{Attempted, Insert, Inserted, policy};
+use futures_util::TryStreamExt;
 use serde_json::json;
-use sqlx::Row;
-use sqlx::mysql::{MySqlArguments, MySqlConnection};
-use sqlx::query::Query;
-use std::sync::OnceLock;
-use taskwheel_model::{NewTask, TaskId};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Row};
+use std::fmt::Write;
+use taskwheel_model::{NewTask, TaskId, Time};
 
-/// Up to so many rows there is a statement for each number of them.
-const ROWS_EACH_MAX: usize = 64;
-/// Statements with more rows than that.
-const LARGE: [usize; 3] = [512, 256, 128];
-/// Most bytes of payloads in one statement of several rows: far below the smallest usual `max_allowed_packet`.
-const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+/// Most rows of one statement.
+const ROWS_MAX: usize = 512;
+/// Most bytes of payloads in one statement of several rows. In its text they are twice as many, far below the usual
+/// `max_allowed_packet`.
+const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 
 /// What is known of the ids that one statement hands out.
 #[derive(Clone, Copy)]
@@ -36,10 +34,87 @@ pub(super) struct Ids {
 impl Ids {
     /// One after the other.
     pub(super) const SURE: Ids = Ids { step: 1, may_change: false };
+
+    /// What a later text on the connection may insert by itself: several tasks where their ids are known beforehand.
+    pub(super) fn at_once_max(self) -> Inserted {
+        let are_sure = self.step == 1 && !self.may_change;
+        Inserted { tasks: if are_sure { ROWS_MAX } else { 1 }, payload_bytes: PAYLOAD_BYTES_MAX }
+    }
+}
+
+/// Whose transaction tasks are inserted in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Within {
+    /// One of the store.
+    Ours,
+    /// Somebody else's, where nothing is done but to insert into `task`.
+    Theirs,
+    /// None: the insert is one.
+    None,
+}
+
+pub(super) async fn insert(
+    connection: &mut MySqlConnection,
+    tasks: &[Insert],
+    ids: Ids,
+    within: Within,
+) -> Attempted<Vec<TaskId>> {
+    let mut inserted = Vec::with_capacity(tasks.len());
+    let mut rest = tasks;
+    while !rest.is_empty() {
+        let (rows, later) = rest.split_at(next(rest));
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(text(rows, ids.step, within))).execute_many(&mut *connection);
+        let mut first = 0;
+        while let Some(answer) = answers.try_next().await.map_err(unique_fault)? {
+            // Only the INSERT into `task` hands out ids.
+            first = first.max(answer.last_insert_id() as i64);
+        }
+        inserted.extend((0..rows.len() as i64).map(|place| TaskId(first + place * ids.step)));
+        rest = later;
+    }
+    Ok(inserted)
+}
+
+/// How many of the next tasks one statement takes.
+fn next(tasks: &[Insert]) -> usize {
+    let bytes =
+        |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
+    let mut size = tasks.len().min(ROWS_MAX);
+    while size > 1 && bytes(&tasks[..size]) > PAYLOAD_BYTES_MAX {
+        size /= 2;
+    }
+    size
+}
+
+/// The statements that insert tasks.
+fn text(tasks: &[Insert], step: i64, within: Within) -> String {
+    let mut text = Text(String::with_capacity(512 * tasks.len()));
+    let by_trigger = tasks.len() == 1 || within == Within::Theirs;
+    if !by_trigger {
+        text.push("SET @taskwheel_lets_wait = 1");
+        // Nothing is committed while that is off, and all of it when it is on again: a round of statements less than by BEGIN and COMMIT.
+        text.push(if within == Within::None { ", autocommit = 0; " } else { "; " });
+    }
+    let shape = Shape::of(tasks);
+    text.insert("task", &COLUMNS[..=shape as usize], tasks.iter(), |text, task| text.task(task, shape));
+    if !by_trigger {
+        let with_ids = || tasks.iter().zip((0..).step_by(step as usize));
+        let with_keys = || with_ids().filter(|(one, _)| one.task.unique_key.is_some());
+        if with_keys().next().is_some() {
+            text.insert("task_unique", &["tenant, type, unique_key, id"], with_keys(), |text, (one, place)| {
+                text.text(&one.task.tenant).text(&one.task.task_type).maybe(&one.task.unique_key).id(place);
+            });
+        }
+        let columns = &WAITING_COLUMNS[..=usize::from(shape != Shape::Plain)];
+        text.insert("task_waiting", columns, with_ids(), |text, (one, place)| text.waiting(one, place, shape));
+        text.push("SET @taskwheel_lets_wait = NULL");
+        text.push(if within == Within::None { ", autocommit = 1" } else { "" });
+    }
+    text.0
 }
 
 /// What a statement says of each task. A statement that says less costs less.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// What nearly every task has.
     Plain,
@@ -54,15 +129,9 @@ const COLUMNS: [&str; 3] = [
     ", expire_at, max_attempts, retry, timeout_ms, category, creator, route_key, slot, unique_key, affinity, trace_parent",
     ", schedule_id, run_id, parent_id, root_id, context",
 ];
-macro_rules! time {
-    () => {
-        "TIMESTAMPADD(MICROSECOND, ? * 1000, '1970-01-01 00:00:00')"
-    };
-}
-const VALUES: [&str; 3] = [
-    concat!("?, ?, ?, ?, ?, ?, ", time!(), ", ", time!()),
-    concat!(", ", time!(), ", ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"),
-    ", ?, ?, ?, ?, ?",
+const WAITING_COLUMNS: [&str; 2] = [
+    "id, tenant, type, lane, `rank`, due, updated_at",
+    ", expire_at, category, creator, unique_key, run_id, affinity, check_at",
 ];
 
 impl Shape {
@@ -72,17 +141,6 @@ impl Shape {
             return Shape::Fired;
         }
         if tasks.iter().all(|row| is_plain(&row.task)) { Shape::Plain } else { Shape::Whole }
-    }
-
-    fn statement(self, rows: usize) -> &'static str {
-        static STATEMENTS: [[OnceLock<String>; LARGE.len() + ROWS_EACH_MAX]; 3] =
-            [const { [const { OnceLock::new() }; LARGE.len() + ROWS_EACH_MAX] }; 3];
-        let place = LARGE.iter().position(|large| *large == rows).unwrap_or(LARGE.len() + rows - 1);
-        STATEMENTS[self as usize][place].get_or_init(|| {
-            let parts = ..=self as usize;
-            let row = format!("({})", VALUES[parts].concat());
-            format!("INSERT INTO task ({}) VALUES {}", COLUMNS[parts].concat(), vec![row; rows].join(", "))
-        })
     }
 }
 
@@ -97,136 +155,105 @@ fn is_plain(task: &NewTask) -> bool {
         && texts.iter().all(|text| text.is_none())
 }
 
-/// What the trigger does, for many tasks.
-const LET_WAIT: &str = "
-INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
-                          category, creator, unique_key, run_id, affinity, check_at, updated_at)
-SELECT id, tenant, type, IF(affinity IS NULL, type, CONCAT(type, '@', affinity)), 9 - priority,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', run_at) DIV 1000, 1, 1, 0, 0,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', expire_at) DIV 1000, category, creator, unique_key, run_id,
-       affinity,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN affinity IS NULL THEN expire_at
-           WHEN expire_at IS NULL THEN run_at ELSE LEAST(run_at, expire_at) END) DIV 1000,
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', created_at) DIV 1000
-FROM JSON_TABLE(?, '$[*]' COLUMNS (new_id BIGINT PATH '$')) n STRAIGHT_JOIN task FORCE INDEX (PRIMARY) ON id = new_id";
-const TAKE_KEYS: &str = "
-INSERT INTO task_unique (tenant, type, unique_key, id)
-SELECT tenant, type, unique_key, id
-FROM JSON_TABLE(?, '$[*]' COLUMNS (new_id BIGINT PATH '$')) n STRAIGHT_JOIN task FORCE INDEX (PRIMARY) ON id = new_id
-WHERE unique_key IS NOT NULL";
+/// Statements that are being written. Each value ends with a comma, until its row is closed.
+struct Text(String);
 
-/// How tasks are inserted on a connection.
-#[derive(Clone, Copy)]
-pub(super) struct Inserting {
-    ids: Ids,
-    trigger: Trigger,
-}
-
-/// What the trigger on `task` does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trigger {
-    /// It lets tasks wait.
-    Works,
-    /// The same, until it is told otherwise.
-    MayBeStopped,
-    /// Nothing: it was told that the transaction lets its tasks wait by itself.
-    Stopped,
-}
-
-impl Inserting {
-    pub(super) fn by_trigger(ids: Ids) -> Inserting {
-        Inserting { ids, trigger: Trigger::Works }
+impl Text {
+    fn push(&mut self, part: &str) -> &mut Text {
+        self.0.push_str(part);
+        self
     }
 
-    /// In a transaction that sets the variable back at its end, and may have set it at its beginning.
-    pub(super) fn in_transaction(ids: Ids, is_stopped: bool) -> Inserting {
-        Inserting { ids, trigger: if is_stopped { Trigger::Stopped } else { Trigger::MayBeStopped } }
+    /// An INSERT with a row for each item.
+    fn insert<I>(
+        &mut self,
+        table: &str,
+        columns: &[&str],
+        items: impl Iterator<Item = I>,
+        row: impl Fn(&mut Text, I),
+    ) -> &mut Text {
+        self.push("INSERT INTO ").push(table).push(" (");
+        columns.iter().for_each(|part| self.0.push_str(part));
+        self.push(") VALUES ");
+        for item in items {
+            self.push("(");
+            row(self, item);
+            self.0.pop();
+            self.push("),");
+        }
+        self.0.pop();
+        self.push("; ")
     }
 
-    /// What a later statement on the connection may insert by itself: several tasks where their ids are known beforehand.
-    pub(super) fn at_once_max(&self) -> Inserted {
-        let are_sure = self.ids.step == 1 && !self.ids.may_change;
-        Inserted { tasks: if are_sure { ROWS_EACH_MAX } else { 1 }, payload_bytes: PAYLOAD_BYTES_MAX }
+    fn text(&mut self, text: &str) -> &mut Text {
+        push_text(&mut self.0, text);
+        self.push(",")
     }
-}
 
-pub(super) async fn insert(
-    connection: &mut MySqlConnection,
-    tasks: &[Insert],
-    inserting: &mut Inserting,
-) -> Attempted<Vec<TaskId>> {
-    if inserting.trigger == Trigger::MayBeStopped && tasks.len() > 1 {
-        sqlx::raw_sql("SET @taskwheel_lets_wait = 1").execute(&mut *connection).await.map_err(fault)?;
-        inserting.trigger = Trigger::Stopped;
-    }
-    let Inserting { ids: Ids { step, .. }, trigger } = *inserting;
-    let mut ids = Vec::with_capacity(tasks.len());
-    let mut rest = tasks;
-    while !rest.is_empty() {
-        let (rows, later) = rest.split_at(next(rest));
-        let shape = Shape::of(rows);
-        let query = rows.iter().fold(sqlx::query(shape.statement(rows.len())), |query, row| bind(query, row, shape));
-        let first = query.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id() as i64;
-        ids.extend((0..rows.len() as i64).map(|place| TaskId(first + place * step)));
-        rest = later;
-    }
-    if trigger == Trigger::Stopped {
-        let new_ids = json(&ids);
-        let keys = tasks.iter().any(|row| row.task.unique_key.is_some()).then_some(TAKE_KEYS);
-        for statement in keys.into_iter().chain([LET_WAIT]) {
-            sqlx::query(statement).bind(&new_ids).execute(&mut *connection).await.map_err(unique_fault)?;
+    fn maybe(&mut self, text: &Option<String>) -> &mut Text {
+        match text {
+            Some(text) => self.text(text),
+            None => self.push("NULL,"),
         }
     }
-    Ok(ids)
-}
 
-/// How many of the next tasks one statement takes.
-fn next(tasks: &[Insert]) -> usize {
-    let bytes =
-        |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
-    let large = LARGE.into_iter().find(|size| *size <= tasks.len());
-    let mut size = large.unwrap_or(tasks.len().min(ROWS_EACH_MAX));
-    while size > 1 && bytes(&tasks[..size]) > PAYLOAD_BYTES_MAX {
-        size /= 2;
+    fn number(&mut self, number: impl Into<Option<i64>>) -> &mut Text {
+        match number.into() {
+            Some(number) => push_number(&mut self.0, number),
+            None => self.0.push_str("NULL"),
+        }
+        self.push(",")
     }
-    size
-}
 
-type Inserts<'q> = Query<'q, sqlx::MySql, MySqlArguments>;
-
-fn bind<'q>(query: Inserts<'q>, one: &'q Insert, shape: Shape) -> Inserts<'q> {
-    let Insert { task, priority, run_at, slot, created_at, origin } = one;
-    let mut query = query
-        .bind(task.tenant.as_str())
-        .bind(task.task_type.as_str())
-        .bind(task.key.as_deref())
-        .bind(task.payload.as_deref())
-        .bind(i16::from(*priority))
-        .bind(task.token_id)
-        .bind(run_at.0)
-        .bind(created_at.0);
-    if let Shape::Whole | Shape::Fired = shape {
-        query = query
-            .bind(task.expire_at.map(|time| time.0))
-            .bind(task.max_attempts)
-            .bind(task.retry.as_ref().map(policy))
-            .bind(task.timeout_ms)
-            .bind(task.category.as_deref())
-            .bind(task.creator.as_deref())
-            .bind(task.route_key.as_deref())
-            .bind(*slot)
-            .bind(task.unique_key.as_deref())
-            .bind(task.affinity.as_deref())
-            .bind(task.trace_parent.as_deref());
+    fn time(&mut self, time: Option<Time>) -> &mut Text {
+        let Some(time) = time else { return self.push("NULL,") };
+        let timestamp = jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "'{}',", jiff::tz::Offset::UTC.to_datetime(timestamp));
+        self
     }
-    match origin {
-        Some(origin) => query
-            .bind(origin.schedule_id)
-            .bind(origin.run_id)
-            .bind(origin.parent_id.map(|id| id.0))
-            .bind(origin.root_id.map(|id| id.0))
-            .bind(origin.context.as_deref()),
-        None => query,
+
+    /// The id of a task that is so far behind the first one's.
+    fn id(&mut self, place: i64) -> &mut Text {
+        self.push("LAST_INSERT_ID() + ").number(place)
+    }
+
+    fn task(&mut self, one: &Insert, shape: Shape) {
+        let Insert { task, priority, run_at, slot, created_at, origin } = one;
+        self.text(&task.tenant).text(&task.task_type).maybe(&task.key).maybe(&task.payload);
+        self.number(i64::from(*priority)).number(task.token_id).time(Some(*run_at)).time(Some(*created_at));
+        if shape == Shape::Plain {
+            return;
+        }
+        self.time(task.expire_at).number(task.max_attempts.map(i64::from)).maybe(&task.retry.as_ref().map(policy));
+        self.number(task.timeout_ms).maybe(&task.category).maybe(&task.creator).maybe(&task.route_key);
+        self.number(slot.map(i64::from)).maybe(&task.unique_key).maybe(&task.affinity).maybe(&task.trace_parent);
+        if let Some(origin) = origin {
+            let of_task = |id: Option<TaskId>| id.map(|id| id.0);
+            self.number(origin.schedule_id).number(origin.run_id).number(of_task(origin.parent_id));
+            self.number(of_task(origin.root_id)).maybe(&origin.context);
+        }
+    }
+
+    /// What the trigger writes.
+    fn waiting(&mut self, one: &Insert, place: i64, shape: Shape) {
+        let Insert { task, priority, run_at, created_at, origin, .. } = one;
+        self.id(place).text(&task.tenant).text(&task.task_type);
+        match &task.affinity {
+            Some(host) => self.text(&format!("{}@{host}", task.task_type)),
+            None => self.text(&task.task_type),
+        };
+        self.number(9 - i64::from(*priority)).number(run_at.0).number(created_at.0);
+        if shape == Shape::Plain {
+            return;
+        }
+        let check_at = match (&task.affinity, task.expire_at) {
+            (None, expire_at) => expire_at,
+            (Some(_), expire_at) => Some(expire_at.map_or(*run_at, |expire_at| expire_at.min(*run_at))),
+        };
+        let ms = |time: Option<Time>| time.map(|time| time.0);
+        self.number(ms(task.expire_at)).maybe(&task.category).maybe(&task.creator).maybe(&task.unique_key);
+        self.number(origin.as_ref().and_then(|origin| origin.run_id)).maybe(&task.affinity).number(ms(check_at));
     }
 }
 

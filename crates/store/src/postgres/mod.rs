@@ -112,7 +112,7 @@ impl Server for PgServer {
     /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long.
     const PLANS_AGE_MAX: Option<Duration> = Some(Duration::from_secs(3));
 
-    async fn begin(connection: &mut PgConnection, _: bool) -> Attempted<(Time, ())> {
+    async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))
     }
 

@@ -48,6 +48,8 @@ CREATE TABLE IF NOT EXISTS task (
 -- Tasks that wait: for their time, for a worker (1 New, 5 Error), or parked for a callback or a person (4 Completed,
 -- 7 Pending; their lane is empty, so that no claim looks there). Times are milliseconds since 1970.
 --
+-- The defaults are those of a new task: what an INSERT need not say, nobody need read.
+--
 -- The table is its own claim index: a claim reads and locks the very rows it takes and nothing else. No statement of ours
 -- locks a row by way of another index, so that two of them cannot lock the same row from two sides.
 CREATE TABLE IF NOT EXISTS task_waiting (
@@ -57,10 +59,10 @@ CREATE TABLE IF NOT EXISTS task_waiting (
     lane         VARCHAR(265) NOT NULL,
     `rank`       SMALLINT NOT NULL,
     due          BIGINT NOT NULL,
-    status       SMALLINT NOT NULL CHECK (status IN (1, 4, 5, 7)),
-    round        INT NOT NULL,
-    attempts     INT NOT NULL,
-    error_count  INT NOT NULL,
+    status       SMALLINT NOT NULL DEFAULT 1 CHECK (status IN (1, 4, 5, 7)),
+    round        INT NOT NULL DEFAULT 1,
+    attempts     INT NOT NULL DEFAULT 0,
+    error_count  INT NOT NULL DEFAULT 0,
     error_info   TEXT,
     checkpoint   LONGTEXT,
     progress     TEXT,
@@ -342,10 +344,10 @@ CREATE TABLE IF NOT EXISTS task_step (
 DROP TRIGGER IF EXISTS task_goes_live;
 CREATE TRIGGER task_goes_live AFTER INSERT ON task FOR EACH ROW
 IF @taskwheel_lets_wait IS NULL THEN
-    INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, status, round, attempts, error_count, expire_at,
-                              category, creator, unique_key, run_id, affinity, check_at, updated_at)
+    INSERT INTO task_waiting (id, tenant, type, lane, `rank`, due, expire_at, category, creator, unique_key, run_id, affinity,
+                              check_at, updated_at)
     VALUES (NEW.id, NEW.tenant, NEW.type, IF(NEW.affinity IS NULL, NEW.type, CONCAT(NEW.type, '@', NEW.affinity)),
-            9 - NEW.priority, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000, 1, 1, 0, 0,
+            9 - NEW.priority, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.run_at) DIV 1000,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', NEW.expire_at) DIV 1000,
             NEW.category, NEW.creator, NEW.unique_key, NEW.run_id, NEW.affinity,
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', CASE WHEN NEW.affinity IS NULL THEN NEW.expire_at
