@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use taskwheel_model::{ExecId, limits};
 use tokio::sync::{Notify, Semaphore};
 
+/// Most reports in one call.
+const REPORT_BATCH: usize = 1_000;
+
 pub(super) struct Hands {
     /// Most that may run and wait.
     room_max: usize,
@@ -122,29 +125,33 @@ impl Hands {
             Some(report) => state.unsent.push(report),
             None => drop(state.in_hand.remove(&execution.task.exec_id)),
         }
+        // Who reports waits for the first, and then for enough of them or the last: to be woken for each would cost more than the report.
+        let is_told = !(2..REPORT_BATCH).contains(&state.unsent.len()) || state.waiting.is_empty();
         let is_worth_it = self.room(&state) >= self.claim_min || state.in_hand.is_empty();
         drop(state);
-        self.ended.notify_one();
+        if is_told {
+            self.ended.notify_one();
+        }
         if is_worth_it {
             self.changed.notify_waiters();
         }
     }
 
     /// Whether more reports will come in a moment.
-    pub(super) fn is_busy(&self, reports: usize) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let state = self.state();
-        !state.waiting.is_empty() && state.unsent.len() < reports
+        !state.waiting.is_empty() && state.unsent.len() < REPORT_BATCH
     }
 
     /// The next reports, of so many bytes at most but at least one, if there is one.
-    pub(super) fn take_reports(&self, reports_max: usize, bytes_max: usize) -> Vec<Report> {
+    pub(super) fn take_reports(&self, bytes_max: usize) -> Vec<Report> {
         let mut state = self.state();
         let mut bytes = 0;
         let is_within = |report: &&Report| {
             bytes += report.bytes();
             bytes <= bytes_max
         };
-        let count = state.unsent.iter().take(reports_max).take_while(is_within).count();
+        let count = state.unsent.iter().take(REPORT_BATCH).take_while(is_within).count();
         let count = count.max(1).min(state.unsent.len());
         if count == state.unsent.len() {
             return std::mem::take(&mut state.unsent);

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 /// So many reports are under way at once.
 pub(super) const REPORTS_MAX: usize = 3;
-const BATCH: usize = 1_000;
 /// A report with more is sent in several.
 const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
@@ -27,13 +26,13 @@ pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
     loop {
         shop.hands.ended.notified().await;
         let company = async {
-            while shop.hands.is_busy(BATCH) {
+            while shop.hands.is_busy() {
                 shop.hands.ended.notified().await;
             }
         };
         // Whichever comes first: enough, or the time.
         let _ = timeout(COMPANY, company).await;
-        let reports = shop.hands.take_reports(BATCH, BYTES_MAX);
+        let reports = shop.hands.take_reports(BYTES_MAX);
         if !reports.is_empty() {
             let sent = send(&shop, &reports).await;
             shop.hands.settle(&reports);

@@ -139,8 +139,19 @@ mod tests {
     #[test]
     fn nothing_in_a_value_can_be_taken_for_sql() {
         let mut built = Built::new("SELECT ");
-        built.text("a'?é").push(", ").text(r"\").push(", ").text("{\"a?\": 1}").push(", ").number(-5).push(", ").number(i64::MIN).push(" LIMIT 1");
-        let text = "SELECT _utf8mb4 X'61273fc3a9', _utf8mb4 X'5c', '{\"a?\": 1}', (-5), (-9223372036854775807 - 1) LIMIT 1";
+        built
+            .text("a'?é")
+            .push(", ")
+            .text(r"\")
+            .push(", ")
+            .text("{\"a?\": 1}")
+            .push(", ")
+            .number(-5)
+            .push(", ")
+            .number(i64::MIN)
+            .push(" LIMIT 1");
+        let text =
+            "SELECT _utf8mb4 X'61273fc3a9', _utf8mb4 X'5c', '{\"a?\": 1}', (-5), (-9223372036854775807 - 1) LIMIT 1";
         assert_eq!(built.with_values(), text);
     }
 }
