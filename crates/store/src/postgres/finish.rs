@@ -12,8 +12,9 @@ macro_rules! columns {
            r.unique_key, r.run_id, r.affinity, r.exec_id, r.worker_id, r.host, r.started_at, r.heartbeat_ms"
     };
 }
-/// The executions that end, guarded by id and execution. A few are found by their ids; of many, what was found so is joined with what
-/// is said of each. Without the ids by themselves the join would read all that runs.
+/// The executions that end, guarded by id and execution. A few are found by their ids. Of many, each is looked up by itself, by a lateral
+/// subquery that the planner cannot turn round, and removed where it lies: a join could read all that runs, or hold each of the batch
+/// against each. One that a heartbeat has moved meanwhile is left to the look at what did not end so.
 macro_rules! few {
     () => {
         concat!(
@@ -30,10 +31,15 @@ macro_rules! few {
 macro_rules! many {
     () => {
         concat!(
-            "DELETE FROM task_running r USING unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
-           AS n(id, exec_id, tenant, outcome, result)
-         WHERE r.id = ANY($1::bigint[]) AND r.id = n.id AND r.exec_id = n.exec_id
-           AND (n.tenant IS NULL OR r.tenant = n.tenant)
+            "DELETE FROM task_running r USING (
+           SELECT n.outcome, n.result, x.place
+           FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
+             AS n(id, exec_id, tenant, outcome, result)
+           CROSS JOIN LATERAL (
+             SELECT x.ctid AS place FROM task_running x
+             WHERE x.id = n.id AND x.exec_id = n.exec_id AND (n.tenant IS NULL OR x.tenant = n.tenant) OFFSET 0) x
+           OFFSET 0) n
+         WHERE r.ctid = n.place
          RETURNING ",
             columns!(),
             ", n.outcome, n.result AS reported"

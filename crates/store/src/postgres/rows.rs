@@ -268,8 +268,8 @@ fn expect(changed: u64, wanted: usize) -> Attempted<()> {
 }
 
 const LOGGED: &str = "
-SELECT a.task_id, a.exec_id, a.outcome FROM task_attempt a
-JOIN unnest($1::bigint[], $2::uuid[]) AS n(task_id, exec_id) ON a.task_id = n.task_id AND a.exec_id = n.exec_id";
+SELECT a.task_id, a.exec_id, a.outcome FROM unnest($1::bigint[], $2::uuid[]) AS n(task_id, exec_id)
+CROSS JOIN LATERAL (SELECT * FROM task_attempt a WHERE a.task_id = n.task_id AND a.exec_id = n.exec_id OFFSET 0) a";
 
 pub(super) async fn logged(
     connection: &mut PgConnection,

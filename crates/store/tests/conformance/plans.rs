@@ -6,7 +6,7 @@ use crate::support::{Dialect, Platform, Raw, due_in, eventually, task, worker};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use taskwheel_model::{NewTask, Outcome, ScheduleStatus, limits};
 use taskwheel_store::access::Actor;
 use taskwheel_store::people::Action;
@@ -92,6 +92,34 @@ async fn a_claim_of_several_types_does_not_read_all_that_is_due(platform: &Platf
     for (index, after) in yielded(&mut raw).await {
         let read = after - before.get(&index).copied().unwrap_or(0);
         assert!(read < DUE as i64 / 5, "{index} yielded {read} entries for 100 tasks");
+    }
+}
+
+/// How long reports of as many tasks as a call may have take, in calls of so many.
+async fn time_of_reports(platform: &Platform, each: usize, outcome: Outcome) -> Duration {
+    let mut reports = Vec::new();
+    for _ in 0..limits::REPORT_BATCH_MAX / limits::CLAIM_BATCH_MAX {
+        platform.submit_all(vec![task("many"); limits::CLAIM_BATCH_MAX]).await;
+        let claimed = platform.claim_for(ClaimRequest { max: limits::CLAIM_BATCH_MAX, ..worker(&["many"]) }).await;
+        reports.extend(claimed.iter().map(|one| Report::new(one.id, one.exec_id, outcome)));
+    }
+    assert_eq!(reports.len(), limits::REPORT_BATCH_MAX);
+    let began = Instant::now();
+    for reports in reports.chunks(each) {
+        platform.store.finish(reports.to_vec()).await.expect("the reports go through");
+    }
+    began.elapsed()
+}
+
+/// A report that held each result against each other one took three seconds for ten thousand.
+async fn a_result_costs_no_more_among_many(platform: &Platform) {
+    for outcome in [Outcome::Success, Outcome::Failure] {
+        let (mut apart, mut together) = (Duration::MAX, Duration::MAX);
+        for _ in 0..2 {
+            apart = apart.min(time_of_reports(platform, 500, outcome).await);
+            together = together.min(time_of_reports(platform, limits::REPORT_BATCH_MAX, outcome).await);
+        }
+        assert!(together < 2 * apart, "{outcome:?}: {together:?} in one call, {apart:?} in several");
     }
 }
 
@@ -187,7 +215,7 @@ async fn a_look_does_not_read_what_is_not_due(platform: &Platform) {
     are_few(&read);
 }
 
-crate::facts! { in postgres on Postgres: a_claim_of_several_types_does_not_read_all_that_is_due,
+crate::facts! { in postgres on Postgres: a_result_costs_no_more_among_many, a_claim_of_several_types_does_not_read_all_that_is_due,
 what_was_planned_on_empty_tables_does_not_read_all_of_full_ones, a_look_does_not_read_what_is_not_due }
 
 mod mysql {
