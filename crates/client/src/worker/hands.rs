@@ -12,7 +12,7 @@ use taskwheel_model::{ExecId, limits};
 use tokio::sync::{Notify, Semaphore};
 
 /// Most reports in one call.
-const REPORT_BATCH: usize = 500;
+const REPORT_BATCH: usize = 1_000;
 
 pub(super) struct Hands {
     /// Most that may run and wait.
