@@ -295,19 +295,26 @@ pub(crate) trait Session: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inserted {
     pub(crate) tasks: usize,
-    pub(crate) payload_bytes: usize,
+    /// Of their texts.
+    pub(crate) bytes: usize,
 }
 
 impl Inserted {
-    pub(crate) const ANY: Inserted = Inserted { tasks: usize::MAX, payload_bytes: usize::MAX };
+    pub(crate) const ANY: Inserted = Inserted { tasks: usize::MAX, bytes: usize::MAX };
 
     pub(crate) fn of(tasks: &[NewTask]) -> Inserted {
-        let bytes = |task: &NewTask| task.payload.as_ref().map_or(0, String::len);
-        Inserted { tasks: tasks.len(), payload_bytes: tasks.iter().map(bytes).sum() }
+        Inserted { tasks: tasks.len(), bytes: tasks.iter().map(Inserted::bytes).sum() }
+    }
+
+    /// Of the texts of a task.
+    pub(crate) fn bytes(task: &NewTask) -> usize {
+        let NewTask { key, payload, category, creator, route_key, unique_key, affinity, .. } = task;
+        let texts = [key, payload, category, creator, route_key, unique_key, affinity];
+        texts.into_iter().flatten().map(String::len).sum()
     }
 
     pub(crate) fn fits(self, most: Inserted) -> bool {
-        self.tasks <= most.tasks && self.payload_bytes <= most.payload_bytes
+        self.tasks <= most.tasks && self.bytes <= most.bytes
     }
 }
 

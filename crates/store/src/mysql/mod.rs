@@ -42,7 +42,7 @@ const READ_CONNECTIONS_MAX: u32 = 4;
 const WORK_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 /// All statements of a list see the same rows: what is inserted between two of them would come twice, or never.
 const READ_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
-const SETTINGS: &str = "SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 10,
+const SETTINGS: &str = "SET SESSION autocommit = 1, time_zone = '+00:00', innodb_lock_wait_timeout = 10,
          sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
 /// Every statement of ours has an end, and so has a pause between two in a transaction: a node that is stopped in the middle of
@@ -63,7 +63,9 @@ pub async fn open(options: &Options) -> Result<impl Store> {
     let url = options.url.replacen("mariadb://", "mysql://", 1);
     let connect = MySqlConnectOptions::from_str(&url)
         .map_err(|error| StoreError::Configuration(format!("the MySQL URL cannot be read: {error}")))?
-        .statement_cache_capacity(STATEMENTS_MAX);
+        .statement_cache_capacity(STATEMENTS_MAX)
+        // Statements have payloads in them, which are nothing for a log.
+        .disable_statement_logging();
     migrate::migrate(&connect, options).await?;
     let connections = |most: u32, isolation: &'static str| {
         let connect = connect.clone();

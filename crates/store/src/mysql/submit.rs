@@ -6,8 +6,9 @@
 //!
 //! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows does not.
 
-use super::plain::{push_number, push_text};
+use super::plain::{Built, push_number, push_text};
 use super::{fault, unique_fault};
+use crate::search::Value;
 use crate::session::{Attempted, Insert, Inserted, policy};
 use futures_util::TryStreamExt;
 use serde_json::json;
@@ -18,9 +19,9 @@ use taskwheel_model::{NewTask, TaskId, Time};
 
 /// Most rows of one statement.
 const ROWS_MAX: usize = 512;
-/// Most bytes of payloads in one statement of several rows. In its text they are twice as many, far below the usual
-/// `max_allowed_packet`.
-const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
+/// Most bytes of what one statement of several rows says of its tasks. In its text each may come as two digits, and keys come three
+/// times; that stays below the usual `max_allowed_packet`.
+const BYTES_MAX: usize = 512 * 1024;
 
 /// What is known of the ids that one statement hands out.
 #[derive(Clone, Copy)]
@@ -38,7 +39,7 @@ impl Ids {
     /// What a later text on the connection may insert by itself: several tasks where their ids are known beforehand.
     pub(super) fn at_once_max(self) -> Inserted {
         let are_sure = self.step == 1 && !self.may_change;
-        Inserted { tasks: if are_sure { ROWS_MAX } else { 1 }, payload_bytes: PAYLOAD_BYTES_MAX }
+        Inserted { tasks: if are_sure { ROWS_MAX } else { 1 }, bytes: BYTES_MAX }
     }
 }
 
@@ -63,33 +64,49 @@ pub(super) async fn insert(
     let mut rest = tasks;
     while !rest.is_empty() {
         let (rows, later) = rest.split_at(next(rest));
-        let mut answers = sqlx::raw_sql(AssertSqlSafe(text(rows, ids.step, within))).execute_many(&mut *connection);
-        let mut first = 0;
-        while let Some(answer) = answers.try_next().await.map_err(unique_fault)? {
-            // Only the INSERT into `task` hands out ids.
-            first = first.max(answer.last_insert_id() as i64);
-        }
+        let first = match text(rows, ids, within) {
+            Text { sql, values: None } => first_id(connection, sql).await?,
+            Text { sql, values: Some(values) } => {
+                let insert = Built { text: sql, values }.prepared();
+                insert.execute(&mut *connection).await.map_err(unique_fault)?.last_insert_id()
+            }
+        } as i64;
         inserted.extend((0..rows.len() as i64).map(|place| TaskId(first + place * ids.step)));
         rest = later;
     }
     Ok(inserted)
 }
 
+/// Runs statements of which one hands out ids, and answers the first.
+async fn first_id(connection: &mut MySqlConnection, sql: String) -> Attempted<u64> {
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).execute_many(connection);
+    let mut first = 0;
+    while let Some(answer) = answers.try_next().await.map_err(unique_fault)? {
+        first = first.max(answer.last_insert_id());
+    }
+    Ok(first)
+}
+
 /// How many of the next tasks one statement takes.
 fn next(tasks: &[Insert]) -> usize {
-    let bytes =
-        |rows: &[Insert]| rows.iter().map(|row| row.task.payload.as_ref().map_or(0, String::len)).sum::<usize>();
+    let bytes = |one: &Insert| {
+        let context = one.origin.as_ref().and_then(|origin| origin.context.as_ref());
+        Inserted::bytes(&one.task) + context.map_or(0, String::len)
+    };
     let mut size = tasks.len().min(ROWS_MAX);
-    while size > 1 && bytes(&tasks[..size]) > PAYLOAD_BYTES_MAX {
+    while size > 1 && tasks[..size].iter().map(bytes).sum::<usize>() > BYTES_MAX {
         size /= 2;
     }
     size
 }
 
 /// The statements that insert tasks.
-fn text(tasks: &[Insert], step: i64, within: Within) -> String {
-    let mut text = Text(String::with_capacity(512 * tasks.len()));
-    let by_trigger = tasks.len() == 1 || within == Within::Theirs;
+fn text(tasks: &[Insert], ids: Ids, within: Within) -> Text {
+    // Whoever logs the statements of a connection shall not log payloads by that.
+    let values = (within == Within::Theirs).then(Vec::new);
+    let mut text = Text { sql: String::with_capacity(512 * tasks.len()), values };
+    // The trigger is told the ids; where their distance may have changed, nobody else can tell.
+    let by_trigger = tasks.len() == 1 || within == Within::Theirs || ids.may_change;
     if !by_trigger {
         text.push("SET @taskwheel_lets_wait = 1");
         // Nothing is committed while that is off, and all of it when it is on again: a round of statements less than by BEGIN and COMMIT.
@@ -98,7 +115,7 @@ fn text(tasks: &[Insert], step: i64, within: Within) -> String {
     let shape = Shape::of(tasks);
     text.insert("task", &COLUMNS[..=shape as usize], tasks.iter(), |text, task| text.task(task, shape));
     if !by_trigger {
-        let with_ids = || tasks.iter().zip((0..).step_by(step as usize));
+        let with_ids = || tasks.iter().zip((0..).step_by(ids.step as usize));
         let with_keys = || with_ids().filter(|(one, _)| one.task.unique_key.is_some());
         if with_keys().next().is_some() {
             text.insert("task_unique", &["tenant, type, unique_key, id"], with_keys(), |text, (one, place)| {
@@ -110,7 +127,7 @@ fn text(tasks: &[Insert], step: i64, within: Within) -> String {
         text.push("SET @taskwheel_lets_wait = NULL");
         text.push(if within == Within::None { ", autocommit = 1" } else { "" });
     }
-    text.0
+    text
 }
 
 /// What a statement says of each task. A statement that says less costs less.
@@ -156,11 +173,15 @@ fn is_plain(task: &NewTask) -> bool {
 }
 
 /// Statements that are being written. Each value ends with a comma, until its row is closed.
-struct Text(String);
+struct Text {
+    sql: String,
+    /// Values that are bound. Without it they are in the text.
+    values: Option<Vec<Value>>,
+}
 
 impl Text {
     fn push(&mut self, part: &str) -> &mut Text {
-        self.0.push_str(part);
+        self.sql.push_str(part);
         self
     }
 
@@ -173,20 +194,26 @@ impl Text {
         row: impl Fn(&mut Text, I),
     ) -> &mut Text {
         self.push("INSERT INTO ").push(table).push(" (");
-        columns.iter().for_each(|part| self.0.push_str(part));
+        columns.iter().for_each(|part| self.sql.push_str(part));
         self.push(") VALUES ");
         for item in items {
             self.push("(");
             row(self, item);
-            self.0.pop();
+            self.sql.pop();
             self.push("),");
         }
-        self.0.pop();
+        self.sql.pop();
         self.push("; ")
     }
 
     fn text(&mut self, text: &str) -> &mut Text {
-        push_text(&mut self.0, text);
+        match &mut self.values {
+            Some(values) => {
+                values.push(Value::Text(text.to_owned()));
+                self.sql.push('?');
+            }
+            None => push_text(&mut self.sql, text),
+        }
         self.push(",")
     }
 
@@ -199,8 +226,8 @@ impl Text {
 
     fn number(&mut self, number: impl Into<Option<i64>>) -> &mut Text {
         match number.into() {
-            Some(number) => push_number(&mut self.0, number),
-            None => self.0.push_str("NULL"),
+            Some(number) => push_number(&mut self.sql, number),
+            None => self.sql.push_str("NULL"),
         }
         self.push(",")
     }
@@ -209,7 +236,7 @@ impl Text {
         let Some(time) = time else { return self.push("NULL,") };
         let timestamp = jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
         // Writing to a string cannot fail.
-        let _ = write!(self.0, "'{}',", jiff::tz::Offset::UTC.to_datetime(timestamp));
+        let _ = write!(self.sql, "'{}',", jiff::tz::Offset::UTC.to_datetime(timestamp));
         self
     }
 

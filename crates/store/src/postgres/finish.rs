@@ -4,6 +4,7 @@ use super::{PLANNED_ANEW_MIN, fault};
 use crate::session::{Attempted, Done, Ended};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
+use std::collections::HashSet;
 use taskwheel_model::{Status, TaskId, Time};
 
 macro_rules! columns {
@@ -14,7 +15,7 @@ macro_rules! columns {
 }
 /// The executions that end, guarded by id and execution. A few are found by their ids. Of many, each is looked up by itself, by a lateral
 /// subquery that the planner cannot turn round, and removed where it lies: a join could read all that runs, or hold each of the batch
-/// against each. One that a heartbeat has moved meanwhile is left to the look at what did not end so.
+/// against each. One that a heartbeat moves meanwhile is not met, and looked up again.
 macro_rules! few {
     () => {
         concat!(
@@ -112,6 +113,17 @@ pub(super) async fn succeed(
     keep: bool,
     now: Time,
 ) -> Attempted<Vec<Ended>> {
+    let mut all = end(connection, done, keep, now).await?;
+    // What a heartbeat has moved meanwhile is found where it is now.
+    if done.len() >= PLANNED_ANEW_MIN && all.len() < done.len() {
+        let ended: HashSet<_> = all.iter().map(|one| one.id).collect();
+        let rest: Vec<_> = done.iter().filter(|one| !ended.contains(&one.id)).cloned().collect();
+        all.extend(end(connection, &rest, keep, now).await?);
+    }
+    Ok(all)
+}
+
+async fn end(connection: &mut PgConnection, done: &[Done], keep: bool, now: Time) -> Attempted<Vec<Ended>> {
     let few = done.len() < PLANNED_ANEW_MIN;
     let sql = match (keep, few) {
         (true, true) => KEEP_FEW,
