@@ -14,7 +14,6 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
-use std::fmt::Write;
 use taskwheel_model::{NewTask, TaskId, Time};
 
 /// Most rows of one statement.
@@ -102,7 +101,7 @@ fn next(tasks: &[Insert]) -> usize {
 
 /// The statements that insert tasks.
 fn text(tasks: &[Insert], ids: Ids, within: Within) -> Text {
-    // Whoever logs the statements of a connection shall not log payloads by that.
+    // On a connection that is not ours the same statement comes again and again, and no log of statements has payloads in it.
     let values = (within == Within::Theirs).then(Vec::new);
     let mut text = Text { sql: String::with_capacity(512 * tasks.len()), values };
     // The trigger is told the ids; where their distance may have changed, nobody else can tell.
@@ -206,38 +205,35 @@ impl Text {
         self.push("; ")
     }
 
-    fn text(&mut self, text: &str) -> &mut Text {
-        match &mut self.values {
-            Some(values) => {
-                values.push(Value::Text(text.to_owned()));
+    fn value(&mut self, value: Option<Value>) -> &mut Text {
+        match (value, &mut self.values) {
+            (None, _) => self.sql.push_str("NULL"),
+            (Some(value), Some(values)) => {
+                values.push(value);
                 self.sql.push('?');
             }
-            None => push_text(&mut self.sql, text),
+            (Some(Value::Text(text)), None) => push_text(&mut self.sql, &text),
+            (Some(Value::Number(number)), None) => push_number(&mut self.sql, number),
         }
         self.push(",")
+    }
+
+    fn text(&mut self, text: &str) -> &mut Text {
+        self.value(Some(Value::Text(text.to_owned())))
     }
 
     fn maybe(&mut self, text: &Option<String>) -> &mut Text {
-        match text {
-            Some(text) => self.text(text),
-            None => self.push("NULL,"),
-        }
+        self.value(text.clone().map(Value::Text))
     }
 
     fn number(&mut self, number: impl Into<Option<i64>>) -> &mut Text {
-        match number.into() {
-            Some(number) => push_number(&mut self.sql, number),
-            None => self.sql.push_str("NULL"),
-        }
-        self.push(",")
+        self.value(number.into().map(Value::Number))
     }
 
     fn time(&mut self, time: Option<Time>) -> &mut Text {
-        let Some(time) = time else { return self.push("NULL,") };
-        let timestamp = jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
-        // Writing to a string cannot fail.
-        let _ = write!(self.sql, "'{}',", jiff::tz::Offset::UTC.to_datetime(timestamp));
-        self
+        let timestamp = |time: Time| jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
+        let text = |time| jiff::tz::Offset::UTC.to_datetime(timestamp(time)).to_string();
+        self.maybe(&time.map(text))
     }
 
     /// The id of a task that is so far behind the first one's.
