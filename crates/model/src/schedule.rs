@@ -126,6 +126,14 @@ pub enum Overlap {
     Replace,
 }
 
+impl Overlap {
+    /// As it is written.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        ["allow", "skip", "queue", "replace"][self as usize]
+    }
+}
+
 /// What becomes of a firing, by what still goes on of its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -168,6 +176,14 @@ pub enum Log {
     /// Each firing, and how its run ended.
     #[default]
     TransLog,
+}
+
+impl Log {
+    /// As it is written.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        ["none", "trigger_log", "trans_log"][self as usize]
+    }
 }
 
 /// How many tasks a node has.

@@ -6,7 +6,6 @@
 
 use crate::clock::wall_clock;
 use crate::session::Inserted;
-use sqlx::database::HasStatementCache;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,7 +68,7 @@ struct Open<C> {
     connection: C,
     opened: Instant,
     used: Instant,
-    /// When it forgot its prepared statements, or had none.
+    /// When it forgot its plans, or had none.
     planned: Instant,
     reading: Option<Reading>,
 }
@@ -102,17 +101,11 @@ impl<C> Lent<C> {
         &mut self.open.as_mut().expect("it is there until it is given back").connection
     }
 
-    /// Lets it forget statements that were prepared so long ago. One on which that fails is dead, which its next use shows.
-    pub(crate) async fn forget_plans(&mut self, age_max: Duration)
-    where
-        C: sqlx::Connection<Database: HasStatementCache>,
-    {
-        if let Some(open) = self.open.as_mut().filter(|open| open.planned.elapsed() > age_max) {
-            open.planned = Instant::now();
-            if let Err(error) = open.connection.clear_cached_statements().await {
-                tracing::debug!(%error, "a connection could not forget its statements");
-            }
-        }
+    /// Whether its plans are so old that they shall be made anew. Who asks sees to that: it counts from now again.
+    pub(crate) fn outlived_plans(&mut self, age_max: Duration) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.planned.elapsed() > age_max) else { return false };
+        open.planned = Instant::now();
+        true
     }
 
     /// Notes what the database's clock said just now, and what it inserts at once.

@@ -6,30 +6,39 @@
 use crate::StoreError;
 use crate::options::Dialect;
 use crate::session::Attempted;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use taskwheel_model::{TaskId, Time};
 
 /// A statement with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
-    pub(crate) text: Cow<'static, str>,
-    pub(crate) values: Vec<Cell>,
+    text: Cow<'static, str>,
+    pub(crate) values: Vec<Value>,
     lock: Option<Lock>,
     columns: &'static [Column],
     /// Of the columns, so many are the key by which rows are updated.
     keys: usize,
 }
 
+/// What a statement gets for one `?`, or for its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    One(Cell),
+    Rows(Vec<Row>),
+}
+
+/// A row that goes in: a cell for each column.
+pub(crate) type Row = Vec<Cell>;
+
 /// A statement for each of several rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RowByRow<'s> {
     pub(crate) sql: String,
     /// Its first values, the same for all rows.
-    pub(crate) same: &'s [Cell],
+    pub(crate) same: &'s [Value],
     /// Its other values: the columns of each row.
-    pub(crate) rows: Vec<Vec<Cell>>,
+    pub(crate) rows: &'s [Row],
 }
 
 /// A column of the rows that a statement takes.
@@ -63,11 +72,29 @@ pub(crate) fn plain(text: &'static str) -> Plain {
     Plain { text: Cow::Borrowed(text), values: Vec::new(), lock: None, columns: &[], keys: 0 }
 }
 
-/// Sets columns of the rows that have a key, each by a row that is given. So many of the columns, the first, are the key.
-pub(crate) fn update<T: Serialize>(table: &'static str, keys: usize, columns: &'static [Column], rows: &[T]) -> Plain {
-    let statement = Plain { keys, columns, ..plain(UPDATE) }.and(table);
-    statement.bind(serde_json::to_string(rows).expect("rows are plain JSON"))
+/// Sets columns of the rows that have a key, each by a row that is given. So many of the columns, the first, are the key. The
+/// transaction has them locked, by themselves or by what they belong to.
+pub(crate) fn update(table: &'static str, keys: usize, columns: &'static [Column], rows: Vec<Row>) -> Plain {
+    let mut statement = Plain { keys, columns, ..plain(UPDATE) }.and(table);
+    statement.values.push(Value::Rows(rows));
+    statement
 }
+
+/// The columns of rows that are ids and nothing else.
+pub(crate) const IDS: &[Column] = &[("id", Kind::Number)];
+
+/// Such rows.
+pub(crate) fn ids(ids: impl IntoIterator<Item = i64>) -> Vec<Row> {
+    ids.into_iter().map(|id| vec![id.into()]).collect()
+}
+
+/// A row of these values.
+macro_rules! row {
+    ($($value:expr),+ $(,)?) => {
+        vec![$($crate::plain::Cell::from($value)),+]
+    };
+}
+pub(crate) use row;
 
 /// Stands for the rows that a statement takes.
 const ROWS: &str = "{rows}";
@@ -83,13 +110,20 @@ impl Plain {
 
     /// Gives the next value.
     pub(crate) fn bind(mut self, value: impl Into<Cell>) -> Plain {
-        self.values.push(value.into());
+        self.values.push(Value::One(value.into()));
         self
     }
 
-    /// Goes on with rows, each an object with these columns, as a table `n`.
-    pub(crate) fn rows<T: Serialize>(self, columns: &'static [Column], rows: &[T]) -> Plain {
-        Plain { columns, ..self }.and(ROWS).bind(serde_json::to_string(rows).expect("rows are plain JSON"))
+    /// Goes on with rows that have these columns, as a table `n`.
+    pub(crate) fn rows(self, columns: &'static [Column], rows: Vec<Row>) -> Plain {
+        let mut statement = Plain { columns, ..self }.and(ROWS);
+        statement.values.push(Value::Rows(rows));
+        statement
+    }
+
+    /// The columns of the rows that it takes.
+    pub(crate) fn columns(&self) -> &'static [Column] {
+        self.columns
     }
 
     /// Locks the rows of a table that it reads.
@@ -104,19 +138,13 @@ impl Plain {
 
     /// Whether it joins rows that it takes with a table: then how it is best run depends on how many there are.
     pub(crate) fn joins_rows(&self) -> bool {
-        self.keys > 0 || self.text.contains("{rows} JOIN")
+        self.text.contains("{rows} JOIN")
     }
 
     /// Where it takes rows and they go in one by one.
     pub(crate) fn row_by_row(&self) -> Option<RowByRow<'_>> {
-        let (Cell::Text(Some(rows)), same) = self.values.split_last().filter(|_| !self.columns.is_empty())? else {
-            return None;
-        };
-        let rows: Vec<HashMap<Cow<'_, str>, Value>> = serde_json::from_str(rows).expect("rows are plain JSON");
-        let cells = |mut row: HashMap<_, Value>| {
-            self.columns.iter().map(|(name, _)| row.remove(*name).map_or(Cell::Number(None), Cell::of)).collect()
-        };
-        Some(RowByRow { sql: self.sql_of_a_row(), same, rows: rows.into_iter().map(cells).collect() })
+        let (Value::Rows(rows), same) = self.values.split_last()? else { return None };
+        Some(RowByRow { sql: self.sql_of_a_row(), same, rows })
     }
 
     fn sql_of_a_row(&self) -> String {
@@ -136,6 +164,11 @@ impl Plain {
 
     /// The statement as a database has it.
     pub(crate) fn sql(&self, dialect: Dialect) -> String {
+        let text = self.unnumbered(dialect);
+        if dialect == Dialect::Postgres { numbered(&text) } else { text }
+    }
+
+    fn unnumbered(&self, dialect: Dialect) -> String {
         let mut text = match self.text.strip_prefix(UPDATE) {
             Some(table) if self.keys > 0 => self.update_by_rows(table, dialect),
             _ => self.text.to_string(),
@@ -154,8 +187,7 @@ impl Plain {
             // The rows are few: they lead.
             text = text.replace("{rows} JOIN", "{rows} STRAIGHT_JOIN");
         }
-        let text = text.replace(ROWS, &table_of(self.columns, dialect));
-        if dialect == Dialect::Postgres { numbered(&text) } else { text }
+        text.replace(ROWS, &table_of(self.columns, dialect))
     }
 
     fn update_by_rows(&self, table: &str, dialect: Dialect) -> String {
@@ -169,7 +201,15 @@ impl Plain {
                 let (on, set) = (equal(keys, "x.", " AND "), equal(rest, "x.", ", "));
                 format!("UPDATE {ROWS} JOIN {table} x ON {on} SET {set}")
             }
-            _ => {
+            // Each row is looked up by itself, whatever the planner believes of the table, and met where it lies: it is locked.
+            Dialect::Postgres => {
+                let (on, set) = (equal(keys, "x.", " AND "), equal(rest, "", ", "));
+                format!(
+                    "UPDATE {table} SET {set} FROM (SELECT n.*, x.lies_at FROM {ROWS} CROSS JOIN LATERAL \
+                     (SELECT x.ctid AS lies_at FROM {table} x WHERE {on} OFFSET 0) x OFFSET 0) n WHERE {table}.ctid = n.lies_at"
+                )
+            }
+            Dialect::Sqlite => {
                 let (on, set) = (equal(keys, &format!("{table}."), " AND "), equal(rest, "", ", "));
                 format!("UPDATE {table} SET {set} FROM {ROWS} WHERE {on}")
             }
@@ -177,19 +217,31 @@ impl Plain {
     }
 }
 
-/// A table `n` made of the objects in a JSON array.
+/// Several statements as one, which PostgreSQL can: all of them see what was there before.
+pub(crate) fn joined(statements: &[Plain]) -> String {
+    let Some((last, others)) = statements.split_last() else { return String::new() };
+    let other = |(place, other): (usize, &Plain)| format!("s{place} AS ({})", other.unnumbered(Dialect::Postgres));
+    let others: Vec<_> = others.iter().enumerate().map(other).collect();
+    let with = if others.is_empty() { String::new() } else { format!("WITH {} ", others.join(", ")) };
+    numbered(&(with + &last.unnumbered(Dialect::Postgres)))
+}
+
+/// A table `n` made of rows: of an array for each column on PostgreSQL, of a JSON array of arrays on the others.
 fn table_of(columns: &[Column], dialect: Dialect) -> String {
-    let column = |(name, kind): &Column| match (dialect, kind) {
-        (Dialect::Sqlite, _) => format!("value ->> '$.{name}' AS {name}"),
-        (Dialect::Postgres, Kind::Text) => format!("{name} text"),
-        (Dialect::Postgres, _) => format!("{name} bigint"),
-        (Dialect::Mysql, Kind::Text) => format!("{name} LONGTEXT PATH '$.{name}'"),
-        (Dialect::Mysql, _) => format!("{name} BIGINT PATH '$.{name}'"),
+    let column = |(place, (name, kind)): (usize, &Column)| match (dialect, kind) {
+        (Dialect::Sqlite, _) => format!("value ->> {place} AS {name}"),
+        (Dialect::Postgres, Kind::Text) => "?::text[]".to_owned(),
+        (Dialect::Postgres, _) => "?::bigint[]".to_owned(),
+        (Dialect::Mysql, Kind::Text) => format!("{name} LONGTEXT PATH '$[{place}]'"),
+        (Dialect::Mysql, _) => format!("{name} BIGINT PATH '$[{place}]'"),
     };
-    let list = columns.iter().map(column).collect::<Vec<_>>().join(", ");
+    let list = columns.iter().enumerate().map(column).collect::<Vec<_>>().join(", ");
     match dialect {
         Dialect::Sqlite => format!("(SELECT {list} FROM json_each(?)) n"),
-        Dialect::Postgres => format!("json_to_recordset(?::json) AS n({list})"),
+        Dialect::Postgres => {
+            let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+            format!("unnest({list}) AS n({})", names.join(", "))
+        }
         Dialect::Mysql => format!("JSON_TABLE(?, '$[*]' COLUMNS ({list})) n"),
     }
 }
@@ -205,13 +257,31 @@ fn numbered(text: &str) -> String {
 }
 
 impl Cell {
-    fn of(value: Value) -> Cell {
-        match value {
-            Value::Null => Cell::Number(None),
-            Value::Bool(flag) => Cell::Flag(flag),
-            Value::Number(number) => Cell::Number(number.as_i64()),
-            Value::String(text) => Cell::Text(Some(text)),
-            Value::Array(_) | Value::Object(_) => Cell::Text(Some(value.to_string())),
+    /// Of a column of texts.
+    pub(crate) fn as_text(&self) -> Option<String> {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Number(_) | Cell::Flag(_) => unreachable!("a row has a text for each column of texts"),
+        }
+    }
+
+    /// Of a column of numbers.
+    pub(crate) fn as_number(&self) -> Option<i64> {
+        match self {
+            Cell::Number(number) => *number,
+            Cell::Flag(flag) => Some(i64::from(*flag)),
+            Cell::Text(_) => unreachable!("a row has a number for each column of numbers"),
+        }
+    }
+}
+
+/// As JSON, where a database takes rows so.
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cell::Number(number) => number.serialize(serializer),
+            Cell::Text(text) => text.serialize(serializer),
+            Cell::Flag(flag) => flag.serialize(serializer),
         }
     }
 }
@@ -231,6 +301,30 @@ impl From<bool> for Cell {
 impl From<u64> for Cell {
     fn from(number: u64) -> Cell {
         Cell::Number(Some(i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<Time> for Cell {
+    fn from(time: Time) -> Cell {
+        time.0.into()
+    }
+}
+
+impl From<Option<Time>> for Cell {
+    fn from(time: Option<Time>) -> Cell {
+        time.map(|time| time.0).into()
+    }
+}
+
+impl From<TaskId> for Cell {
+    fn from(id: TaskId) -> Cell {
+        id.0.into()
+    }
+}
+
+impl From<Option<TaskId>> for Cell {
+    fn from(id: Option<TaskId>) -> Cell {
+        id.map(|id| id.0).into()
     }
 }
 
@@ -309,7 +403,6 @@ fn unexpected() -> crate::session::Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn places_are_numbered_from_left_to_right() {
@@ -321,31 +414,41 @@ mod tests {
     #[test]
     fn rows_and_locks_are_what_each_database_has() {
         const COLUMNS: &[Column] = &[("id", Kind::Number), ("name", Kind::Text)];
-        let find = plain("SELECT a.id FROM ").rows(COLUMNS, &[()]).and(" JOIN a ON a.id = n.id").lock_free("a");
+        let find = plain("SELECT a.id FROM ").rows(COLUMNS, Vec::new()).and(" JOIN a ON a.id = n.id AND a.b = ?");
         assert_eq!(
-            find.sql(Dialect::Postgres),
-            "SELECT a.id FROM json_to_recordset($1::json) AS n(id bigint, name text) JOIN a ON a.id = n.id \
+            find.lock_free("a").sql(Dialect::Postgres),
+            "SELECT a.id FROM unnest($1::bigint[], $2::text[]) AS n(id, name) JOIN a ON a.id = n.id AND a.b = $3 \
              FOR UPDATE OF a SKIP LOCKED"
         );
-        let set = update("a", 1, COLUMNS, &[()]);
+        let set = update("a", 1, COLUMNS, Vec::new());
         assert_eq!(
             set.sql(Dialect::Mysql),
-            "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$.id', name LONGTEXT PATH '$.name')) n \
+            "UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', name LONGTEXT PATH '$[1]')) n \
              STRAIGHT_JOIN a x ON x.id = n.id SET x.name = n.name"
         );
     }
 
     #[test]
+    fn several_statements_are_one_with_their_values_in_order() {
+        let statements = [plain("DELETE FROM a WHERE b = ? AND c = ?"), plain("INSERT INTO d (e) VALUES (?)")];
+        assert_eq!(
+            joined(&statements),
+            "WITH s0 AS (DELETE FROM a WHERE b = $1 AND c = $2) INSERT INTO d (e) VALUES ($3)"
+        );
+        assert_eq!(joined(&statements[1..]), "INSERT INTO d (e) VALUES ($1)");
+    }
+
+    #[test]
     fn rows_go_in_one_by_one_with_their_columns_in_order() {
         const COLUMNS: &[Column] = &[("id", Kind::Number), ("name", Kind::Text)];
-        let rows = [json!({"name": "a", "id": 7}), json!({"id": 8, "name": null})];
-        let cells = vec![vec![7_i64.into(), "a".into()], vec![8_i64.into(), Cell::Number(None)]];
-        let set = update("a", 1, COLUMNS, &rows);
+        let rows = vec![row![7_i64, "a"], row![8_i64, None::<String>]];
+        let set = update("a", 1, COLUMNS, rows.clone());
         let sql = "UPDATE a SET name = ?2 WHERE id = ?1".to_owned();
-        assert_eq!(set.row_by_row(), Some(RowByRow { sql, same: &[], rows: cells.clone() }));
-        let insert = plain("INSERT INTO a (b, id, name) SELECT ?, n.id, n.name FROM ").bind(1_i64).rows(COLUMNS, &rows);
+        assert_eq!(set.row_by_row(), Some(RowByRow { sql, same: &[], rows: &rows }));
+        let insert = plain("INSERT INTO a (b, id, name) SELECT ?, n.id, n.name FROM ").bind(1_i64);
         let sql = "INSERT INTO a (b, id, name) SELECT ?, n.id, n.name FROM (SELECT ? AS id, ? AS name) n".to_owned();
-        assert_eq!(insert.row_by_row(), Some(RowByRow { sql, same: &[1_i64.into()], rows: cells }));
+        let same = &[Value::One(1_i64.into())];
+        assert_eq!(insert.rows(COLUMNS, rows.clone()).row_by_row(), Some(RowByRow { sql, same, rows: &rows }));
         assert_eq!(plain("SELECT 1").row_by_row(), None);
     }
 }

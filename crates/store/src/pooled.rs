@@ -15,7 +15,6 @@ use crate::session::{Attempted, Database, Fault, Inserted, News, Repeat, Session
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
-use sqlx::database::HasStatementCache;
 use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::Time;
@@ -26,14 +25,15 @@ const TRIES_MAX: u32 = 5;
 /// What differs between the servers.
 #[async_trait]
 pub(crate) trait Server: Send + Sync + 'static {
-    type Database: sqlx::Database + HasStatementCache;
+    type Database: sqlx::Database;
     /// What is read with the clock when a transaction begins.
     type Beginning: Send;
     /// How nodes hear of each other.
     type News: News;
 
-    /// Statements are planned again after so long. `None` where plans do not depend on how much there is.
-    const PLANS_AGE_MAX: Option<Duration> = None;
+    /// Statements are planned again after so long, by a statement that lets the server forget its plans. `None` where plans do not
+    /// depend on how much there is.
+    const FORGET_PLANS: Option<(Duration, &'static str)> = None;
     const ROLLBACK: &'static str = "ROLLBACK";
 
     /// Begins a transaction and reads the clock.
@@ -159,10 +159,15 @@ where
 {
     let told = clock.fixed().map(Time);
     let mut lent = connections.lend().await.map_err(S::fault)?;
-    if let Some(age_max) = S::PLANS_AGE_MAX {
-        lent.forget_plans(age_max).await;
-    }
+    // One that cannot even do that is dead, which BEGIN shows without harm.
+    let is_alive = match S::FORGET_PLANS {
+        Some((age_max, forget)) if lent.outlived_plans(age_max) => {
+            sqlx::raw_sql(forget).execute(lent.connection()).await.is_ok()
+        }
+        _ => true,
+    };
     if let Extent::Inserts(size) = extent
+        && is_alive
         && let Some((now, at_once_max)) = lent.reading()
         && size.fits(at_once_max)
     {

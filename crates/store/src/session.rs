@@ -229,6 +229,14 @@ pub(crate) trait Session: Send {
 
     /// Runs a plain statement, and says how many rows it changed.
     async fn execute(&mut self, statement: &Plain) -> Attempted<u64>;
+
+    /// Runs plain statements none of which needs what another does, in one go where the database can.
+    async fn execute_all(&mut self, statements: &[Plain]) -> Attempted<()> {
+        for statement in statements {
+            self.execute(statement).await?;
+        }
+        Ok(())
+    }
     /// Reads the rows of a plain statement.
     async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>>;
 

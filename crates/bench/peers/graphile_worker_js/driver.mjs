@@ -9,7 +9,8 @@ const settings = {
   refetch: { ...batched, localQueue: { size: 500, refetchDelay: { durationMs: 10 } } },
   plain: { ...batched, localQueue: { size: 500 } },
   latency: { concurrentJobs: 4, maxPoolSize: 10 },
-  delayed: { concurrentJobs: 4, maxPoolSize: 10, pollInterval: 10 },
+  // The last word of the command, where there is one, says how often it looks.
+  delayed: { concurrentJobs: 4, maxPoolSize: 10, pollInterval: Number(process.argv[6] ?? 10) },
 };
 const preset = (more) => ({ worker: { connectionString, logger: new Logger(() => () => {}), ...more } });
 const jobs = "graphile_worker._private_jobs";

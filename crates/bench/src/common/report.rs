@@ -78,7 +78,7 @@ impl Row {
         let bar = match self.bar {
             None => "—".into(),
             Some(Bar::RatioAtLeast(least)) => format!("≥ {least:.1}"),
-            Some(Bar::RatioAtMost(most)) => format!("≤ {most:.1}"),
+            Some(Bar::RatioAtMost(most)) => format!("≤ {most}"),
             Some(Bar::Below(limit)) => format!("< {}", self.unit.show(limit)),
         };
         let reached = match (self.bar, self.reached()) {

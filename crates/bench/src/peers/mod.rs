@@ -6,8 +6,9 @@
 pub(crate) mod graphile;
 pub(crate) mod service;
 pub(crate) mod submit;
+pub(crate) mod timing;
 
-use crate::common::report::progress;
+use crate::common::report::{Row, progress};
 use crate::floor::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,29 @@ use tokio::process::Command;
 
 /// The slowest takes two minutes for what is asked of it here, so that this long means that it hangs.
 const RUN_MAX: Duration = Duration::from_secs(300);
+
+/// The peers that keep their jobs in PostgreSQL.
+pub(crate) async fn on_postgres(rows: &mut Vec<Row>) -> Vec<Program> {
+    let (javascript, (rust, folder, binary)) = (graphile::JAVASCRIPT, graphile::RUST);
+    let programs = [
+        installed(javascript.0, Program::node(javascript.0, javascript.1).await, rows),
+        installed(rust, Program::rust(rust, folder, binary).await, rows),
+        installed("pg-boss", Program::node("pg-boss", "pg_boss_js").await, rows),
+        installed("apalis", Program::rust("apalis", "apalis_rs", "apalis-driver").await, rows),
+    ];
+    programs.into_iter().flatten().collect()
+}
+
+/// A peer, or a row that says why it could not be installed.
+fn installed<T>(name: &str, peer: Result<T>, rows: &mut Vec<Row>) -> Option<T> {
+    match peer {
+        Ok(peer) => Some(peer),
+        Err(error) => {
+            rows.push(Row::missing(name, format!("not run, could not be installed: {error}")));
+            None
+        }
+    }
+}
 
 /// A peer that is ready to run.
 pub(crate) struct Program {

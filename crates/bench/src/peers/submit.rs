@@ -1,7 +1,7 @@
 //! Single submits by peers: as many clients, one job a call, each answered before the next.
 
 use super::service::{Kind, Service};
-use super::{Program, graphile};
+use super::{Program, installed, on_postgres};
 use crate::common::database::Database;
 use crate::common::report::Row;
 use crate::floor::Result;
@@ -16,25 +16,14 @@ pub(crate) struct Submitter {
 
 /// The peers that stand beside ours on a database. What could not be installed gets a row.
 pub(crate) async fn submitters(dialect: Dialect, rows: &mut Vec<Row>) -> Vec<Submitter> {
-    let mut submitters = Vec::new();
-    let mut add = |name: &str, submitter: Result<Submitter>| match submitter {
-        Ok(submitter) => submitters.push(submitter),
-        Err(error) => rows.push(Row::missing(name, format!("not run, could not be installed: {error}"))),
-    };
-    let on_the_database = |program| Submitter { program, redis: false };
     match dialect {
         Dialect::Postgres => {
-            let (name, folder) = graphile::JAVASCRIPT;
-            add(name, Program::node(name, folder).await.map(on_the_database));
-            let (name, folder, binary) = graphile::RUST;
-            add(name, Program::rust(name, folder, binary).await.map(on_the_database));
-            add("pg-boss", Program::node("pg-boss", "pg_boss_js").await.map(on_the_database));
-            add("apalis", Program::rust("apalis", "apalis_rs", "apalis-driver").await.map(on_the_database));
+            let programs = on_postgres(rows).await;
+            programs.into_iter().map(|program| Submitter { program, redis: false }).collect()
         }
-        Dialect::Sqlite => add("BullMQ", bull().await),
-        Dialect::Mysql => {}
+        Dialect::Sqlite => installed("BullMQ", bull().await, rows).into_iter().collect(),
+        Dialect::Mysql => Vec::new(),
     }
-    submitters
 }
 
 async fn bull() -> Result<Submitter> {

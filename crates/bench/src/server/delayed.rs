@@ -11,6 +11,7 @@ use crate::common::clock::now_ms;
 use crate::common::report::{Bar, Row, Unit, progress};
 use crate::common::statistics::{median, percentile};
 use crate::floor::Result;
+use crate::peers::timing;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use taskwheel_store::Dialect;
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ const SPREAD_SECONDS: f64 = 60.0;
 const SPREAD_WORKERS: usize = 8;
 const SPREAD_CLAIM_MAX: usize = 100;
 const LATENESS_P50_MS_MAX: f64 = 5.0;
+/// Of the peer's p99, on the same PostgreSQL, where nothing else waits.
+const LATENESS_OF_PEER_MAX: f64 = 0.25;
 
 const BURST_TASKS: u64 = 20_000;
 const BURST_WORKERS: usize = 16;
@@ -53,13 +56,19 @@ pub(super) async fn measure(settings: &Settings, backlog: &Backlog, rows: &mut V
     }
     let (seconds, waiting) = (settings.seconds(SPREAD_SECONDS), backlog.tasks);
     let tasks = settings.scaled(SPREAD_TASKS);
-    let row = |share: &str, values: &[f64], bar| {
-        let what = format!("lateness of {tasks} due over {seconds:.0} s, {waiting} more wait, {share}");
-        Row::alone(what, Unit::Milliseconds, median(values), bar)
-    };
-    rows.push(row("p50", &p50s, Some(Bar::Below(LATENESS_P50_MS_MAX))));
-    rows.push(row("p99", &p99s, None));
-    let bar = (backlog.database.dialect == Dialect::Postgres).then_some(Bar::Below(BURST_SECONDS_MAX));
+    let what = |share: &str| format!("lateness of {tasks} due over {seconds:.0} s, {waiting} more wait, {share}");
+    rows.push(Row::alone(what("p50"), Unit::Milliseconds, median(&p50s), Some(Bar::Below(LATENESS_P50_MS_MAX))));
+    let is_postgres = backlog.database.dialect == Dialect::Postgres;
+    let (bar, p99) = (Some(Bar::RatioAtMost(LATENESS_OF_PEER_MAX)), median(&p99s));
+    rows.push(if is_postgres {
+        match timing::lateness(&settings.url, tasks, seconds).await {
+            Ok((peer, theirs)) => Row::beside(what("p99"), Unit::Milliseconds, p99, peer, theirs, bar),
+            Err(error) => Row::without(what("p99"), Unit::Milliseconds, p99, format!("no peer was run: {error}"), bar),
+        }
+    } else {
+        Row::alone(what("p99"), Unit::Milliseconds, p99, None)
+    });
+    let bar = is_postgres.then_some(Bar::Below(BURST_SECONDS_MAX));
     let tasks = settings.scaled(BURST_TASKS);
     let what = format!("{tasks} due at one instant, {BURST_WORKERS} waiting workers: all in hands after");
     rows.push(Row::alone(what, Unit::Seconds, median(&bursts), bar));

@@ -11,6 +11,7 @@ use crate::common::database::Database;
 use crate::common::report::{Bar, Row, Unit, progress};
 use crate::common::statistics::{median, percentile};
 use crate::floor::Result;
+use crate::peers::timing;
 use std::time::{Duration, Instant};
 use taskwheel_store::Dialect;
 
@@ -23,9 +24,16 @@ const WAIT: Duration = Duration::from_secs(10);
 const CLAIM_MAX: usize = 10;
 const SQLITE_MS_MAX: f64 = 1.7;
 const SERVER_MS_MAX: f64 = 3.4;
+/// Of a peer, one every 10 to 30 ms.
+const PEER_JOBS: u64 = 400;
+/// A percentile of fewer says nothing.
+const PEER_JOBS_MIN: u64 = 30;
+const PEER_BAR: Option<Bar> = Some(Bar::RatioAtMost(1.0));
 
-/// Measures it.
+/// Measures ours and the peers in turn, so that a noisy minute hits all.
 pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>, peaks: &mut Peaks) -> Result<()> {
+    let peers = timing::durable(Dialect::of(&settings.url)?, rows).await;
+    let mut theirs: Vec<Result<Vec<f64>>> = peers.iter().map(|_| Ok(Vec::new())).collect();
     let (mut p50s, mut p99s) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs {
         let waits = run(settings, peaks).await?;
@@ -33,14 +41,35 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>, peaks: &mu
         progress(&format!("latency: p50 {p50:.2} ms, p99 {p99:.2} ms"));
         p50s.push(p50);
         p99s.push(p99);
+        for (peer, p99s) in peers.iter().zip(&mut theirs) {
+            let Ok(known) = p99s else { continue };
+            match timing::latency(peer, &settings.url, settings.scaled(PEER_JOBS).max(PEER_JOBS_MIN)).await {
+                Ok(p99) => known.push(p99),
+                Err(error) => *p99s = Err(error),
+            }
+        }
     }
     let limit = if Dialect::of(&settings.url)? == Dialect::Sqlite { SQLITE_MS_MAX } else { SERVER_MS_MAX };
-    let row = |share: &str, values: &[f64], bar| {
-        let what = format!("idle latency, submit to a waiting worker's hands, {share}");
-        Row::alone(what, Unit::Milliseconds, median(values), bar)
-    };
-    rows.push(row("p50", &p50s, Some(Bar::Below(limit))));
-    rows.push(row("p99", &p99s, None));
+    let what = |share: &str| format!("idle latency, submit to a waiting worker's hands, {share}");
+    rows.push(Row::alone(what("p50"), Unit::Milliseconds, median(&p50s), Some(Bar::Below(limit))));
+    let mut ran = Vec::new();
+    for (peer, p99s) in peers.iter().zip(theirs) {
+        match p99s {
+            Ok(p99s) => ran.push((median(&p99s), peer.name)),
+            Err(error) => rows.push(Row::missing(peer.name, format!("not run: {error}"))),
+        }
+    }
+    let (what, ours) = (what("p99"), median(&p99s));
+    rows.push(match ran.into_iter().min_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((theirs, name)) => {
+            let beside = format!("{name}, the best durable peer here");
+            Row::beside(what, Unit::Milliseconds, ours, beside, theirs, PEER_BAR)
+        }
+        None => {
+            let bar = PEER_BAR.filter(|_| !peers.is_empty());
+            Row::without(what, Unit::Milliseconds, ours, "no peer was run".to_owned(), bar)
+        }
+    });
     Ok(())
 }
 

@@ -4,9 +4,10 @@
 //! It could be prepared and closed again, but nothing answers a close, and the driver leaves Nagle's algorithm on: the next statement
 //! would wait 40 ms for the other side's acknowledgement.
 
+use super::rows::json;
 use super::{fault, unique_fault};
 use crate::options::Dialect;
-use crate::plain::{Cell, Kind, Plain, PlainRow};
+use crate::plain::{self, Cell, Kind, Plain, PlainRow};
 use crate::search::Value;
 use crate::session::Attempted;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
@@ -17,9 +18,10 @@ use std::fmt::Write;
 fn query(statement: &Plain) -> Query<'static, MySql, MySqlArguments> {
     let query = sqlx::query(AssertSqlSafe(statement.sql(Dialect::Mysql)));
     statement.values.iter().fold(query, |query, value| match value {
-        Cell::Number(number) => query.bind(*number),
-        Cell::Text(text) => query.bind(text.clone()),
-        Cell::Flag(flag) => query.bind(*flag),
+        plain::Value::One(Cell::Number(number)) => query.bind(*number),
+        plain::Value::One(Cell::Text(text)) => query.bind(text.clone()),
+        plain::Value::One(Cell::Flag(flag)) => query.bind(*flag),
+        plain::Value::Rows(rows) => query.bind(json(rows)),
     })
 }
 

@@ -293,3 +293,56 @@ pub(super) async fn live_unique(
     let rows = sqlx::query(LIVE_UNIQUE).bind(json!(keys).to_string()).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| row.try_get::<Option<i64>, _>(0).map(|id| id.map(TaskId)).map_err(fault)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Origin;
+    use taskwheel_model::limits;
+
+    fn insert(task: NewTask, context: Option<String>) -> Insert {
+        let origin = context.map(|context| Origin {
+            schedule_id: 1,
+            run_id: None,
+            parent_id: None,
+            root_id: None,
+            context: Some(context),
+        });
+        Insert { task, priority: 1, run_at: Time(0), slot: None, created_at: Time(0), origin }
+    }
+
+    /// Every letter of a text that is no plain letter comes as two digits for each of its bytes.
+    #[test]
+    fn whatever_tasks_say_a_text_is_shorter_than_a_packet() {
+        const PACKET_BYTES_MAX: usize = 4 * 1024 * 1024;
+        let long = |letters: usize| Some("\u{1F600}".repeat(letters));
+        let named = NewTask {
+            key: long(limits::KEY_CHARS_MAX),
+            category: long(limits::KEY_CHARS_MAX),
+            creator: long(limits::NAME_CHARS_MAX),
+            unique_key: long(limits::KEY_CHARS_MAX),
+            route_key: long(limits::KEY_CHARS_MAX),
+            affinity: long(limits::NAME_CHARS_MAX),
+            ..NewTask::new("t".repeat(limits::TYPE_CHARS_MAX))
+        };
+        let large = NewTask { payload: long(limits::PAYLOAD_BYTES_MAX / 4), ..NewTask::new("t") };
+        for tasks in [
+            vec![insert(named, None); 2_000],
+            vec![insert(large, None); 10],
+            vec![insert(NewTask::new("t"), long(50_000)); 20],
+        ] {
+            let size = next(&tasks);
+            assert!(size > 0 && size < tasks.len());
+            let bytes = text(&tasks[..size], Ids::SURE, Within::Ours).sql.len();
+            assert!(bytes < PACKET_BYTES_MAX, "{size} tasks are {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn where_the_distance_of_ids_may_change_the_trigger_writes_what_needs_them() {
+        let tasks = vec![insert(NewTask::new("t"), None); 3];
+        let sql = |ids| text(&tasks, ids, Within::Ours).sql;
+        assert!(!sql(Ids { step: 3, may_change: true }).contains("task_waiting"));
+        assert!(sql(Ids { step: 3, may_change: false }).contains("LAST_INSERT_ID() + 6"));
+    }
+}

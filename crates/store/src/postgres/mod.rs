@@ -45,9 +45,11 @@ const WORK_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolat
      SET enable_bitmapscan = off;
      SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings
      WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)";
-/// All statements of a list see the same rows: what is inserted between two of them would come twice, or never.
+/// All statements of a list see the same rows: what is inserted between two of them would come twice, or never. Each is planned for
+/// its values: a common type is not found as a rare one is.
 const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'repeatable read';
-     SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off";
+     SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+     SET plan_cache_mode = force_custom_plan";
 
 /// Batches of as many rows are planned each time, and statements over fewer look up each row by itself, by a lateral subquery that the
 /// planner cannot turn round. A plan that was made while a table was empty reads all of the table and holds each of
@@ -109,8 +111,9 @@ impl Server for PgServer {
     type Beginning = ();
     type News = Grapevine;
 
-    /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long.
-    const PLANS_AGE_MAX: Option<Duration> = Some(Duration::from_secs(3));
+    /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long. The
+    /// statements stay prepared: to prepare them again would hold up whoever comes next by milliseconds.
+    const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(3), "DISCARD PLANS"));
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))
@@ -149,7 +152,8 @@ fn fault(error: sqlx::Error) -> Fault {
                 Fault::Again(error.to_string())
             }
             // The server is going or coming, ended an idle session, or became a replica: another connection may find the new one.
-            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006") => Fault::Lost(error.to_string()),
+            // Or a table got a column since this connection prepared the statement, which another one has not.
+            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" | "0A000") => Fault::Lost(error.to_string()),
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Lost(error.to_string()),

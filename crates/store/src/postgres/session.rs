@@ -38,6 +38,10 @@ impl Session for PgSession<'_> {
         plain::execute(self.connection, statement).await
     }
 
+    async fn execute_all(&mut self, statements: &[Plain]) -> Attempted<()> {
+        if statements.is_empty() { Ok(()) } else { plain::execute_all(self.connection, statements).await }
+    }
+
     async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>> {
         plain::rows(self.connection, statement, kinds).await
     }

@@ -18,7 +18,7 @@ pub(super) async fn clocks_run_out(connection: &mut PgConnection, now: Time, max
     rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
 }
 
-/// A heartbeat is written at most ten times per interval, so silence counts from a tenth of one later. A worker without a
+/// A heartbeat that is a tenth of an interval old need not be written again, so silence counts from that much later. A worker without a
 /// heartbeat is forgotten after a day; its leases look after themselves.
 const SILENT: &str = "
 SELECT worker_id FROM task_worker

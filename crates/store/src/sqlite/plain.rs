@@ -1,7 +1,7 @@
 //! Plain statements. Rows are written one by one: to take them out of JSON would be a third of the work.
 
 use crate::options::Dialect;
-use crate::plain::{Cell, Kind, Plain, PlainRow, RowByRow};
+use crate::plain::{Cell, Kind, Plain, PlainRow, RowByRow, Value};
 use crate::session::Attempted;
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -16,6 +16,15 @@ impl ToSql for Cell {
     }
 }
 
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Value::One(cell) => cell.to_sql(),
+            Value::Rows(rows) => Ok(serde_json::to_string(rows).expect("rows are plain JSON").into()),
+        }
+    }
+}
+
 pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u64> {
     let Some(RowByRow { sql, same, rows }) = statement.row_by_row() else {
         let mut prepared = connection.prepare_cached(&statement.sql(Dialect::Sqlite))?;
@@ -23,8 +32,9 @@ pub(super) fn execute(connection: &Connection, statement: &Plain) -> Attempted<u
     };
     let mut prepared = connection.prepare_cached(&sql)?;
     let mut changed = 0;
-    for row in &rows {
-        changed += prepared.execute(params_from_iter(same.iter().chain(row)))? as u64;
+    for row in rows {
+        let same = same.iter().map(|value| value as &dyn ToSql);
+        changed += prepared.execute(params_from_iter(same.chain(row.iter().map(|cell| cell as &dyn ToSql))))? as u64;
     }
     Ok(changed)
 }

@@ -25,7 +25,7 @@ pub(super) fn ids(connection: &Connection, sql: &str, params: impl Params) -> At
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A heartbeat is written at most ten times per interval, so silence counts from a tenth of one later. A worker without a
+/// A heartbeat that is a tenth of an interval old need not be written again, so silence counts from that much later. A worker without a
 /// heartbeat is forgotten after a day; its leases look after themselves.
 const SILENT: &str = "
 SELECT worker_id FROM task_worker

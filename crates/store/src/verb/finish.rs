@@ -6,16 +6,14 @@
 
 use super::ends::{self, StepEnd};
 use super::renew::{free, load, of_tenant};
-use super::schedules::IDS;
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
 use super::workers::Calls;
 use super::{Memory, Types, runs};
-use crate::plain::{Kind, plain};
+use crate::plain::{self, IDS, Kind, plain};
 use crate::rows::{Changes, Place, Record};
 use crate::session::{Attempted, Done, Ended, Session};
 use crate::worker::{Report, Reported};
-use serde_json::json;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use taskwheel_model::{Event, ExecId, Outcome, Ran, Refusal, Status, TaskId, decide};
 
@@ -62,8 +60,8 @@ fn is_success(report: &Report) -> bool {
 /// Locks executions in the order of their ids, as every verb does, where two statements would take them in another.
 async fn lock(session: &mut dyn Session, reports: &[Report]) -> Attempted<()> {
     let ids: BTreeSet<_> = reports.iter().map(|report| report.id).collect();
-    let ids: Vec<_> = ids.into_iter().map(|id| json!({"id": id})).collect();
-    let find = plain("SELECT r.id FROM ").rows(IDS, &ids).and(" JOIN task_running r ON r.id = n.id ORDER BY r.id");
+    let ids = plain::ids(ids.into_iter().map(|id| id.0));
+    let find = plain("SELECT r.id FROM ").rows(IDS, ids).and(" JOIN task_running r ON r.id = n.id ORDER BY r.id");
     session.rows(&find.lock("r"), &[Kind::Number]).await.map(drop)
 }
 

@@ -12,11 +12,10 @@ use super::watermark::LaneDue;
 use super::{Memory, access, broken};
 use crate::access::{Actor, AuditEntry};
 use crate::export::rfc3339;
-use crate::plain::{Kind, plain, update};
+use crate::plain::{Kind, Row, plain, row, update};
 use crate::schedule::{Fired, RunNow};
 use crate::session::{Attempted, Session};
 use crate::worker::Worker;
-use serde::Serialize;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -62,14 +61,6 @@ impl DueTimer {
         self.due.fire.truncate(first);
         true
     }
-}
-
-/// A cursor to write.
-#[derive(Serialize)]
-struct Moved {
-    id: i64,
-    cursor_at: Option<Time>,
-    next_due: Option<Time>,
 }
 
 pub(super) async fn fire(
@@ -135,7 +126,7 @@ pub(super) async fn fire(
             None if timer.rhythm.waits_for_run() && !waits => timer.rhythm.due_after_run(now),
             next => next,
         };
-        moved.push(Moved { id: timer.id, cursor_at: next, next_due: next });
+        moved.push(row![timer.id, next, next]);
     }
     broken::firings(&mut planned, |(firing, fate)| {
         (Firing { due: firing.due.plus_ms(1), ..firing.clone() }, fate.clone())
@@ -150,10 +141,8 @@ pub(super) async fn fire(
             launch.fire(id, firing, fate, &moment);
         }
     }
-    dues.extend(launch.write(session).await?);
-    if !moved.is_empty() {
-        session.execute(&update("task_timer", 1, CURSOR, &moved)).await?;
-    }
+    let moved = (!moved.is_empty()).then(|| update("task_timer", 1, CURSOR, moved));
+    dues.extend(launch.write_with(session, moved).await?);
     // Whoever fired something looks again soon, and need not know.
     let next_due = if planned.is_empty() { next_due(session).await? } else { None };
     Ok((Firings::Done(Fired { runs: planned.len(), more, now, next_due }), dues))
@@ -174,7 +163,7 @@ FROM task_timer t JOIN task_schedule s ON s.id = t.schedule_id AND s.version = t
 WHERE t.next_due <= ? ORDER BY t.next_due, t.id LIMIT ?";
 
 /// Locks timers that are due: how many there were, what is to be done about each, and the cursors of those that cannot fire.
-async fn due_timers(session: &mut dyn Session, max: usize) -> Attempted<(usize, Vec<DueTimer>, Vec<Moved>)> {
+async fn due_timers(session: &mut dyn Session, max: usize) -> Attempted<(usize, Vec<DueTimer>, Vec<Row>)> {
     let now = session.now();
     let kinds = [Kind::Number, Kind::Number, Kind::Number, Kind::Text, Kind::Text, Kind::Text];
     let rows = session.rows(&plain(DUE).bind(now.0).bind(max as i64).lock_free("t"), &kinds).await?;
@@ -196,7 +185,7 @@ async fn due_timers(session: &mut dyn Session, max: usize) -> Attempted<(usize, 
                     schedule = schedule_id,
                     "a timer cannot be read, and does not fire any more"
                 );
-                stopped.push(Moved { id, cursor_at: Some(cursor), next_due: None });
+                stopped.push(row![id, cursor, None::<Time>]);
             }
         }
     }

@@ -4,10 +4,9 @@ use super::schedules::text;
 use super::submit::settle;
 use super::types::Types;
 use super::watermark::LaneDue;
-use crate::plain::{Column, Kind, plain};
+use crate::plain::{Column, Kind, Plain, Row, plain, row};
 use crate::session::{Attempted, Insert, Origin, Session};
 use crate::worker::{Context, Worker};
-use serde::Serialize;
 use taskwheel_model::schedule::{Log, Overlap, Shards};
 use taskwheel_model::{Definition, NewTask, RunStatus, Status, TaskId, Time, limits};
 
@@ -44,7 +43,7 @@ impl Fate {
 }
 
 /// A row of `task_run`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct RunRow {
     id: i64,
     tenant: String,
@@ -63,14 +62,27 @@ struct RunRow {
     finished_at: Option<Time>,
 }
 
-/// A row of `task_step`.
-#[derive(Clone, Debug, Serialize)]
-struct StepRow {
-    run_id: i64,
-    task_id: TaskId,
-    path: String,
-    shard: Option<u32>,
-    status: i16,
+impl RunRow {
+    /// In the order of the columns.
+    fn cells(self) -> Row {
+        row![
+            self.id,
+            self.tenant,
+            self.schedule_id,
+            self.timer_id,
+            self.task_id,
+            self.due_at,
+            self.status,
+            self.log.word(),
+            self.overlap.word(),
+            self.rearms,
+            self.reason,
+            self.error,
+            self.definition,
+            self.started_at,
+            self.finished_at,
+        ]
+    }
 }
 
 /// What is to begin.
@@ -173,7 +185,16 @@ impl Launch {
     }
 
     /// Writes all of it, and says where claims can find it.
-    pub(super) async fn write(mut self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
+    pub(super) async fn write(self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
+        self.write_with(session, None).await
+    }
+
+    /// The same, with a statement that belongs to it.
+    pub(super) async fn write_with(
+        mut self,
+        session: &mut dyn Session,
+        other: Option<Plain>,
+    ) -> Attempted<Vec<LaneDue>> {
         let now = session.now();
         let ids = session.insert(&self.inserts).await?;
         let mut steps = Vec::new();
@@ -182,16 +203,19 @@ impl Launch {
                 Seat::None => {}
                 Seat::Only(place) => self.runs[place].task_id = Some(task_id),
                 Seat::Step { run_id, path, shard } => {
-                    steps.push(StepRow { run_id, task_id, path, shard, status: Status::New.code() });
+                    steps.push(row![run_id, task_id, path, shard.map(i64::from), i64::from(Status::New.code())]);
                 }
             }
         }
+        let mut statements: Vec<_> = other.into_iter().collect();
         if !self.runs.is_empty() {
-            session.execute(&plain(INTO_RUN).rows(RUN, &self.runs)).await?;
+            let runs = self.runs.into_iter().map(RunRow::cells).collect();
+            statements.push(plain(INTO_RUN).rows(RUN, runs));
         }
         if !steps.is_empty() {
-            session.execute(&plain(INTO_STEP).rows(STEP, &steps)).await?;
+            statements.push(plain(INTO_STEP).rows(STEP, steps));
         }
+        session.execute_all(&statements).await?;
         let tasks: Vec<_> = self.inserts.into_iter().map(|insert| insert.task).collect();
         let mut dues = LaneDue::of(&tasks, now);
         for due in &mut dues {

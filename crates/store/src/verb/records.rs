@@ -1,12 +1,12 @@
 //! The records of runs: reading them, calling runs off, and forgetting the old ones.
 
 use super::runs::{self, Locked, code, read_path};
-use super::schedules::{IDS, read_json};
+use super::schedules::read_json;
 use super::watermark::LaneDue;
 use super::{Memory, Types, access, act};
 use crate::access::{Actor, AuditEntry};
 use crate::people::Action;
-use crate::plain::{Kind, Plain, PlainRow, plain};
+use crate::plain::{self, IDS, Kind, Plain, PlainRow, plain};
 use crate::schedule::{Run, RunQuery, RunTask, Schedule};
 use crate::session::{Attempted, Session};
 use serde_json::json;
@@ -107,7 +107,7 @@ struct StepNow {
 const STEPS_MAX: i64 = 5_000;
 
 async fn steps(session: &mut dyn Session, runs: impl Iterator<Item = i64>) -> Attempted<HashMap<i64, Vec<StepNow>>> {
-    let ids: Vec<_> = runs.map(|id| json!({"id": id})).collect();
+    let ids = plain::ids(runs);
     let mut steps: HashMap<i64, Vec<StepNow>> = HashMap::new();
     if ids.is_empty() {
         return Ok(steps);
@@ -124,7 +124,7 @@ async fn steps(session: &mut dyn Session, runs: impl Iterator<Item = i64>) -> At
         // The sum makes a number of the same kind of it on every database.
         let find =
             plain(columns).and(" 0 * s.task_id + COALESCE(w.status, r.status, h.status), t.type, t.parent_id FROM ");
-        let find = find.rows(IDS, &ids).and(table).and(
+        let find = find.rows(IDS, ids.clone()).and(table).and(
             " LEFT JOIN task t ON t.id = s.task_id LEFT JOIN task_waiting w ON w.id = s.task_id
               LEFT JOIN task_running r ON r.id = s.task_id LEFT JOIN task_history h ON h.id = s.task_id
               ORDER BY s.task_id LIMIT ?",

@@ -5,13 +5,12 @@
 
 use super::ends::StepEnd;
 use super::launch::{Launch, Moment, Seat};
-use super::schedules::{IDS, read_json, rhythm};
+use super::schedules::{read_json, rhythm};
 use super::watermark::LaneDue;
 use super::{Memory, Types};
-use crate::plain::{Column, Kind, PlainRow, plain, update};
+use crate::plain::{self, Column, IDS, Kind, PlainRow, Row, plain, row, update};
 use crate::session::{Attempted, Origin, Session};
 use crate::worker::Context;
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -59,15 +58,13 @@ const LOAD_KINDS: &[Kind] = &[
 
 /// Loads and locks runs, in the order of their ids.
 pub(super) async fn lock(session: &mut dyn Session, ids: impl Iterator<Item = i64>) -> Attempted<Vec<Locked>> {
-    let ids: Vec<_> = ids.map(|id| json!({"id": id})).collect();
-    let load = plain(LOAD).rows(IDS, &ids).and(" JOIN task_run r ON r.id = n.id ORDER BY r.id").lock("r");
+    let load = plain(LOAD).rows(IDS, plain::ids(ids)).and(" JOIN task_run r ON r.id = n.id ORDER BY r.id").lock("r");
     session.rows(&load, LOAD_KINDS).await?.into_iter().map(read).collect()
 }
 
 /// Loads and locks the first run of each of some schedules that is queued.
 async fn lock_queued(session: &mut dyn Session, schedules: &[i64]) -> Attempted<Vec<Locked>> {
-    let ids: Vec<_> = schedules.iter().map(|id| json!({"id": id})).collect();
-    let first = plain("SELECT MIN(r.id) FROM ").rows(IDS, &ids);
+    let first = plain("SELECT MIN(r.id) FROM ").rows(IDS, plain::ids(schedules.iter().copied()));
     let first = first.and(" JOIN task_run r ON r.schedule_id = n.id AND r.status = ? GROUP BY n.id");
     let rows = session.rows(&first.bind(RunStatus::Queued.code()), &[Kind::Number]).await?;
     let ids = rows.into_iter().map(|mut row| row.number()).collect::<Attempted<Vec<_>>>()?;
@@ -196,27 +193,20 @@ async fn step_all(
     runs: &[Locked],
     by_run: &BTreeMap<i64, Vec<StepEnd>>,
 ) -> Attempted<HashMap<i64, Steps>> {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        run_id: i64,
-        task_id: TaskId,
-        status: i16,
-        result: Option<&'a str>,
-    }
     let (mut ids, mut rows) = (Vec::new(), Vec::new());
     for run in runs {
         let Some(definition) = &run.definition else { continue };
-        ids.push(json!({"id": run.id}));
+        ids.push(run.id);
         for end in by_run.get(&run.id).into_iter().flatten() {
             let result = end.result.as_deref().filter(|_| !definition.children.is_empty());
-            rows.push(Row { run_id: end.run_id, task_id: end.task_id, status: end.status.code(), result });
+            rows.push(row![end.run_id, end.task_id, i64::from(end.status.code()), result]);
         }
     }
     if rows.is_empty() {
         return Ok(HashMap::new());
     }
-    session.execute(&update("task_step", 2, STEP, &rows)).await?;
-    let find = plain("SELECT s.run_id, s.task_id, s.path, s.status FROM ").rows(IDS, &ids);
+    session.execute(&update("task_step", 2, STEP, rows)).await?;
+    let find = plain("SELECT s.run_id, s.task_id, s.path, s.status FROM ").rows(IDS, plain::ids(ids));
     let find = find.and(" JOIN task_step s ON s.run_id = n.id ORDER BY s.run_id, s.task_id");
     let mut steps: HashMap<i64, Steps> = HashMap::new();
     for mut row in session.rows(&find, &[Kind::Number, Kind::Number, Kind::Text, Kind::Number]).await? {
@@ -287,29 +277,17 @@ async fn results(session: &mut dyn Session, run_id: i64, path: &str) -> Attempte
     Ok((first, parent))
 }
 
-#[derive(Serialize)]
-struct RunRow<'a> {
-    id: i64,
-    status: i64,
-    reason: Option<&'a str>,
-    error: Option<&'a str>,
-    host: Option<&'a str>,
-    started_at: Option<Time>,
-    finished_at: Option<Time>,
-}
-
-impl RunRow<'_> {
-    fn of(run: &Locked, now: Time) -> RunRow<'_> {
-        RunRow {
-            id: run.id,
-            status: run.status.code(),
-            reason: run.reason.as_deref(),
-            error: run.error.as_deref(),
-            host: run.host.as_deref(),
-            started_at: run.started_at,
-            finished_at: (!run.status.lives()).then_some(now),
-        }
-    }
+fn run_row(run: &Locked, now: Time) -> Row {
+    let finished_at = (!run.status.lives()).then_some(now);
+    row![
+        run.id,
+        run.status.code(),
+        run.reason.as_deref(),
+        run.error.as_deref(),
+        run.host.as_deref(),
+        run.started_at,
+        finished_at,
+    ]
 }
 
 const RUN: &[Column] = &[
@@ -345,8 +323,8 @@ pub(super) async fn settle(
 }
 
 async fn write(session: &mut dyn Session, runs: &[Locked], now: Time) -> Attempted<()> {
-    let rows: Vec<_> = runs.iter().map(|run| RunRow::of(run, now)).collect();
-    session.execute(&update("task_run", 1, RUN, &rows)).await?;
+    let rows = runs.iter().map(|run| run_row(run, now)).collect();
+    session.execute(&update("task_run", 1, RUN, rows)).await?;
     let forgotten = runs.iter().filter(|run| !run.status.lives() && run.log == Log::None);
     for run in forgotten {
         session.execute(&plain("DELETE FROM task_step WHERE run_id = ?").bind(run.id)).await?;
@@ -400,8 +378,7 @@ async fn begin_queued(
 
 /// Locks schedules, in the order of their ids.
 pub(super) async fn lock_schedules(session: &mut dyn Session, ids: &[i64]) -> Attempted<()> {
-    let rows: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
-    let lock = plain("SELECT s.id FROM ").rows(IDS, &rows);
+    let lock = plain("SELECT s.id FROM ").rows(IDS, plain::ids(ids.iter().copied()));
     let lock = lock.and(" JOIN task_schedule s ON s.id = n.id ORDER BY s.id").lock("s");
     session.rows(&lock, &[Kind::Number]).await.map(drop)
 }
@@ -414,8 +391,8 @@ pub(super) struct Living {
 }
 
 pub(super) async fn living(session: &mut dyn Session, schedules: &[i64]) -> Attempted<HashMap<i64, Living>> {
-    let rows: Vec<_> = schedules.iter().map(|id| json!({"id": id})).collect();
-    let count = plain("SELECT r.schedule_id, r.status, COUNT(*) FROM ").rows(IDS, &rows);
+    let rows = plain::ids(schedules.iter().copied());
+    let count = plain("SELECT r.schedule_id, r.status, COUNT(*) FROM ").rows(IDS, rows);
     let count =
         count.and(" JOIN task_run r ON r.schedule_id = n.id AND r.status <= 2 GROUP BY r.schedule_id, r.status");
     let mut living: HashMap<i64, Living> = HashMap::new();
@@ -431,15 +408,15 @@ pub(super) async fn living(session: &mut dyn Session, schedules: &[i64]) -> Atte
 /// Sets the timers that waited for runs to end, unless another run of theirs goes on: an old one that was taken up again has ended once
 /// more. They are locked first, so that of two runs that end at once the second sees that the first has, and an edit under way is over.
 async fn rearm(session: &mut dyn Session, memory: &Memory, ended: &[Locked]) -> Attempted<()> {
-    let ids: Vec<_> = ended.iter().filter(|run| run.rearms).filter_map(|run| run.timer_id).collect();
-    if ids.is_empty() {
+    let rows = plain::ids(ended.iter().filter(|run| run.rearms).filter_map(|run| run.timer_id));
+    if rows.is_empty() {
         return Ok(());
     }
     let now = session.now();
-    let rows: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
-    let lock = plain("SELECT t.id FROM ").rows(IDS, &rows).and(" JOIN task_timer t ON t.id = n.id ORDER BY t.id");
-    session.rows(&lock.lock("t"), &[Kind::Number]).await?;
-    let find = plain("SELECT t.id, t.spec, s.status FROM ").rows(IDS, &rows);
+    let lock = plain("SELECT t.id FROM ").rows(IDS, rows.clone());
+    let lock = lock.and(" JOIN task_timer t ON t.id = n.id ORDER BY t.id").lock("t");
+    session.rows(&lock, &[Kind::Number]).await?;
+    let find = plain("SELECT t.id, t.spec, s.status FROM ").rows(IDS, rows);
     let find = find.and(
         " JOIN task_timer t ON t.id = n.id JOIN task_schedule s ON s.id = t.schedule_id WHERE t.cursor_at IS NULL \
          AND NOT EXISTS (SELECT 1 FROM task_run r WHERE r.schedule_id = t.schedule_id AND r.status <= 2 \
@@ -450,10 +427,10 @@ async fn rearm(session: &mut dyn Session, memory: &Memory, ended: &[Locked]) -> 
         let (id, timer, status) = (row.number()?, read_json::<Timer>(&row.text()?)?, row.text()?);
         let due = rhythm(&timer).ok().and_then(|rhythm| rhythm.due_after_run(now));
         let next_due = due.filter(|_| status == "online");
-        set.push(json!({"id": id, "cursor_at": due, "next_due": next_due}));
+        set.push(row![id, due, next_due]);
     }
     if !set.is_empty() {
-        session.execute(&update("task_timer", 1, CURSOR, &set)).await?;
+        session.execute(&update("task_timer", 1, CURSOR, set)).await?;
         memory.timers_moved.store(true, Ordering::Release);
     }
     Ok(())

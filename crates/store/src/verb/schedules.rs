@@ -5,7 +5,7 @@
 
 use super::access::{difference, write_line};
 use crate::access::{Actor, AuditEntry};
-use crate::plain::{Column, Kind, Plain, PlainRow, plain, update};
+use crate::plain::{self, Column, IDS, Kind, Plain, PlainRow, plain, row, update};
 use crate::schedule::{NewSchedule, Schedule, ScheduleEdit, ScheduleQuery, TimerState};
 use crate::session::{Attempted, Session};
 use crate::{StoreError, export};
@@ -54,7 +54,7 @@ pub(super) async fn create(session: &mut dyn Session, by: &Actor, new: &NewSched
     let insert = plain(INSERT).bind(id).bind(new.tenant.as_str()).bind(new.definition.name.as_str());
     let insert = insert.bind(new.definition.task_type.as_str()).bind(new.status.word());
     session.execute(&insert.bind(text(&new.definition)).bind(now.0).bind(now.0)).await?;
-    insert_timers(session, id, 1, &rows(&schedule.timers)).await?;
+    insert_timers(session, id, 1, &placed(&schedule.timers).collect::<Vec<_>>()).await?;
     let line = AuditEntry::new(now, by, Some(&new.tenant), "schedule.create", id.to_string());
     write_line(session, AuditEntry { after: shown(&schedule), ..line }).await?;
     Ok(schedule)
@@ -89,13 +89,16 @@ pub(super) async fn edit(
     let set = set.bind(status.word()).bind(text(&after.definition)).bind(version + 1).bind(now.0).bind(id);
     session.execute(&set).await?;
     let (kept, added): (Vec<_>, Vec<_>) =
-        rows(&after.timers).into_iter().partition(|row| before.timers.iter().any(|timer| timer.id == row.id));
-    let gone = before.timers.iter().filter(|timer| !kept.iter().any(|row| row.id == timer.id));
+        placed(&after.timers).partition(|(_, state)| before.timers.iter().any(|timer| timer.id == state.id));
+    let gone = before.timers.iter().filter(|timer| !kept.iter().any(|(_, state)| state.id == timer.id));
     for timer in gone {
         session.execute(&plain("DELETE FROM task_timer WHERE id = ?").bind(timer.id)).await?;
     }
     if !kept.is_empty() {
-        session.execute(&update("task_timer", 1, MOVED, &kept)).await?;
+        let moved = |(place, state): &Placed<'_>| {
+            row![state.id, *place, i64::from(state.has_begun), state.cursor, state.next_due]
+        };
+        session.execute(&update("task_timer", 1, MOVED, kept.iter().map(moved).collect())).await?;
     }
     let renew = plain("UPDATE task_timer SET version = ? WHERE schedule_id = ?").bind(version + 1).bind(id);
     session.execute(&renew).await?;
@@ -142,8 +145,13 @@ pub(super) async fn get(session: &mut dyn Session, tenant: Option<&str>, id: i64
 /// The same, locked, with its timers.
 async fn locked(session: &mut dyn Session, tenant: Option<&str>, id: i64) -> Attempted<Option<Stored>> {
     const TIMERS: &str = "SELECT t.id FROM task_timer t WHERE t.schedule_id = ? ORDER BY t.id";
-    session.rows(&plain(TIMERS).bind(id).lock("t"), &[Kind::Number]).await?;
-    find(session, plain(SCHEDULE).and("s.id = ?").bind(id).lock("s"), tenant).await
+    let timers = plain(TIMERS).bind(id).lock("t");
+    session.rows(&timers, &[Kind::Number]).await?;
+    let schedule = plain("SELECT s.id FROM task_schedule s WHERE s.id = ?").bind(id).lock("s");
+    session.rows(&schedule, &[Kind::Number]).await?;
+    // Another edit that was waited for may have brought other timers, which may be firing.
+    session.rows(&timers, &[Kind::Number]).await?;
+    find(session, plain(SCHEDULE).and("s.id = ?").bind(id), tenant).await
 }
 
 async fn find(session: &mut dyn Session, query: Plain, tenant: Option<&str>) -> Attempted<Option<Stored>> {
@@ -177,11 +185,11 @@ async fn read(session: &mut dyn Session, query: &Plain) -> Attempted<Vec<Stored>
         return Ok(found);
     }
     const TIMERS: &str = " JOIN task_timer t ON t.schedule_id = n.id ORDER BY t.schedule_id, t.place";
-    let ids: Vec<_> = found.iter().map(|stored| json!({"id": stored.schedule.id})).collect();
+    let ids = plain::ids(found.iter().map(|stored| stored.schedule.id));
     let timers = plain("SELECT t.schedule_id, t.id, t.spec, t.has_begun, t.cursor_at, t.next_due FROM ");
     let kinds = [Kind::Number, Kind::Number, Kind::Text, Kind::Number, Kind::Number, Kind::Number];
     let mut by_schedule: HashMap<i64, Vec<TimerState>> = HashMap::new();
-    for mut row in session.rows(&timers.rows(IDS, &ids).and(TIMERS), &kinds).await? {
+    for mut row in session.rows(&timers.rows(IDS, ids).and(TIMERS), &kinds).await? {
         let schedule_id = row.number()?;
         by_schedule.entry(schedule_id).or_default().push(TimerState {
             id: row.number()?,
@@ -212,8 +220,6 @@ fn stored(mut row: PlainRow) -> Attempted<Stored> {
     };
     Ok(Stored { schedule, version })
 }
-
-pub(super) const IDS: &[Column] = &[("id", Kind::Number)];
 
 /// Reads what this store wrote as JSON.
 pub(super) fn read_json<T: serde::de::DeserializeOwned>(text: &str) -> Attempted<T> {
@@ -268,8 +274,7 @@ async fn waiting_for_runs(session: &mut dyn Session, timers: &[TimerState]) -> A
     if timers.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<_> = timers.iter().map(|timer| json!({"id": timer.id})).collect();
-    let find = plain("SELECT r.timer_id FROM ").rows(IDS, &ids);
+    let find = plain("SELECT r.timer_id FROM ").rows(IDS, plain::ids(timers.iter().map(|timer| timer.id)));
     let find = find.and(" JOIN task_run r ON r.timer_id = n.id WHERE r.status <= ?").bind(RunStatus::Running.code());
     session.rows(&find, &[Kind::Number]).await?.iter_mut().map(PlainRow::number).collect()
 }
@@ -310,16 +315,6 @@ fn edited(definition: &Definition, fields: &Map<String, Value>) -> Attempted<Def
     Ok(definition)
 }
 
-#[derive(Serialize)]
-struct TimerRow {
-    id: i64,
-    place: usize,
-    spec: String,
-    has_begun: i64,
-    cursor_at: Option<Time>,
-    next_due: Option<Time>,
-}
-
 const TIMER: &[Column] = &[
     ("id", Kind::Number),
     ("place", Kind::Number),
@@ -336,19 +331,14 @@ const MOVED: &[Column] = &[
     ("next_due", Kind::Number),
 ];
 
-fn rows(timers: &[TimerState]) -> Vec<TimerRow> {
-    let row = |(place, state): (usize, &TimerState)| TimerRow {
-        id: state.id,
-        place,
-        spec: text(&state.timer),
-        has_begun: i64::from(state.has_begun),
-        cursor_at: state.cursor,
-        next_due: state.next_due,
-    };
-    timers.iter().enumerate().map(row).collect()
+/// A timer, and its place among those of its schedule.
+type Placed<'t> = (i64, &'t TimerState);
+
+fn placed(timers: &[TimerState]) -> impl Iterator<Item = Placed<'_>> {
+    (0..).zip(timers)
 }
 
-async fn insert_timers(session: &mut dyn Session, schedule: i64, version: i64, timers: &[TimerRow]) -> Attempted<()> {
+async fn insert_timers(session: &mut dyn Session, schedule: i64, version: i64, timers: &[Placed<'_>]) -> Attempted<()> {
     if timers.is_empty() {
         return Ok(());
     }
@@ -356,7 +346,11 @@ async fn insert_timers(session: &mut dyn Session, schedule: i64, version: i64, t
         "INSERT INTO task_timer (id, schedule_id, version, place, spec, has_begun, cursor_at, next_due)
          SELECT n.id, ?, ?, n.place, n.spec, n.has_begun, n.cursor_at, n.next_due FROM ",
     );
-    let insert = insert.bind(schedule).bind(version).rows(TIMER, timers);
+    let row = |(place, state): &Placed<'_>| {
+        let has_begun = i64::from(state.has_begun);
+        row![state.id, *place, text(&state.timer), has_begun, state.cursor, state.next_due]
+    };
+    let insert = insert.bind(schedule).bind(version).rows(TIMER, timers.iter().map(row).collect());
     session.execute(&insert).await.map(drop)
 }
 

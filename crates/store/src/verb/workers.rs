@@ -1,10 +1,10 @@
-//! Workers: who called when, written at most ten times per heartbeat.
+//! Workers: who called when, written at most twenty times per heartbeat.
 //!
-//! Many calls of one worker may be under way at once. If each wrote that it was seen, they would queue up behind one row.
-//! So a call writes only when the last write is older than a tenth of the heartbeat, and a worker counts as silent only
-//! a tenth of a heartbeat after its lease: nobody is given up too early. The rows in the database are the authority; this
-//! memory only says when they need no writing. It learns of a write once that is committed, or a call could rely on one that is
-//! rolled back, and be promised a lease of which no row knows.
+//! Many calls of one worker may be under way at once. If each wrote that it was seen, they would queue up behind one row, and hold each
+//! other up until their transactions end. So a call must write only when the last write is older than a tenth of the heartbeat, and a
+//! worker counts as silent only a tenth of a heartbeat after its lease: nobody is given up too early. Half-way there one call writes,
+//! and the others are spared. The rows in the database are the authority; this memory only says when they need no writing. It learns
+//! of a write once that is committed, or a call could rely on one that is rolled back, and be promised a lease of which no row knows.
 
 use crate::StoreError;
 use crate::plain::{Kind, plain};
@@ -66,6 +66,8 @@ struct Known {
     said: u64,
     heartbeat_ms: Option<i64>,
     written_at: Time,
+    /// Whether a call has set out to write anew. Where it fails, the next one writes when it must.
+    is_written_anew: bool,
 }
 
 impl WorkerCache {
@@ -79,8 +81,8 @@ impl WorkerCache {
     ) -> Attempted<()> {
         let now = session.now();
         let said = fingerprint(request);
-        let is_fresh = |known: &Known| known.said == said && known.owner == request.owner && known.is_fresh(now);
-        if calls.registered.get(&request.worker_id).is_some_and(is_fresh) || self.is(&request.worker_id, is_fresh) {
+        let spares = |known: &mut Known| known.said == said && known.owner == request.owner && known.spares_call(now);
+        if calls.registered.get_mut(&request.worker_id).is_some_and(spares) || self.is(&request.worker_id, spares) {
             return Ok(());
         }
         if self.owner(session, &request.worker_id).await?.is_some_and(|owner| owner != request.owner) {
@@ -100,7 +102,8 @@ impl WorkerCache {
         };
         session.register(&worker).await?;
         let (owner, heartbeat_ms) = (request.owner.clone(), request.heartbeat_ms);
-        calls.registered.insert(request.worker_id.clone(), Known { owner, said, heartbeat_ms, written_at: now });
+        let known = Known { owner, said, heartbeat_ms, written_at: now, is_written_anew: false };
+        calls.registered.insert(request.worker_id.clone(), known);
         Ok(())
     }
 
@@ -128,7 +131,7 @@ impl WorkerCache {
     /// Writes down that workers called, where that is due.
     pub(super) async fn seen(&self, session: &mut dyn Session, worker_ids: BTreeSet<String>) -> Attempted<Calls> {
         let now = session.now();
-        let stale: Vec<_> = worker_ids.into_iter().filter(|id| !self.is(id, |known| known.is_fresh(now))).collect();
+        let stale: Vec<_> = worker_ids.into_iter().filter(|id| !self.is(id, |known| known.spares_call(now))).collect();
         let mut calls = Calls::default();
         if !stale.is_empty() && session.seen(&stale).await? == stale.len() {
             calls.seen = stale.into_iter().map(|id| (id, now)).collect();
@@ -143,6 +146,7 @@ impl WorkerCache {
             // Who was given up in the meantime has to register again.
             if let Some(known) = known.get_mut(&id) {
                 known.written_at = known.written_at.max(written_at);
+                known.is_written_anew = false;
             }
         }
         for (id, worker) in calls.registered {
@@ -163,8 +167,8 @@ impl WorkerCache {
         }
     }
 
-    fn is(&self, worker_id: &str, what: impl FnOnce(&Known) -> bool) -> bool {
-        self.known().get(worker_id).is_some_and(what)
+    fn is(&self, worker_id: &str, what: impl FnOnce(&mut Known) -> bool) -> bool {
+        self.known().get_mut(worker_id).is_some_and(what)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
@@ -181,9 +185,14 @@ fn fingerprint(request: &ClaimRequest) -> u64 {
 }
 
 impl Known {
-    fn is_fresh(&self, now: Time) -> bool {
-        let every_ms = self.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
-        (0..every_ms).contains(&now.ms_since(self.written_at))
+    /// Whether a call need not be written. Where it is the one that shall write, the others know.
+    fn spares_call(&mut self, now: Time) -> bool {
+        let age_max_ms = self.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
+        let age_ms = now.ms_since(self.written_at);
+        if !(0..age_max_ms).contains(&age_ms) {
+            return false;
+        }
+        age_ms < age_max_ms / 2 || std::mem::replace(&mut self.is_written_anew, true)
     }
 }
 
@@ -209,5 +218,21 @@ impl Worker {
     pub(super) fn takes(&self, task_type: &str, category: Option<&str>) -> bool {
         self.types.iter().any(|one| one == task_type)
             || category.is_some_and(|category| self.categories.iter().any(|one| one == category))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_call_writes_half_way_and_all_write_what_is_stale() {
+        let mut known =
+            Known { owner: None, said: 0, heartbeat_ms: Some(1_000), written_at: Time(0), is_written_anew: false };
+        assert!(known.spares_call(Time(49)), "it is fresh");
+        assert!(!known.spares_call(Time(50)), "the first one half-way writes");
+        assert!(known.spares_call(Time(50)) && known.spares_call(Time(99)), "the others are spared meanwhile");
+        assert!(!known.spares_call(Time(100)) && !known.spares_call(Time(100)), "it may have failed: each must write");
+        assert!(!known.spares_call(Time(-1)), "a clock that went back says nothing");
     }
 }

@@ -1,10 +1,11 @@
 //! History: the log of attempts, what is kept and for how long.
 
 use crate::facts;
-use crate::support::{Platform, task};
+use crate::support::platform::renewal;
+use crate::support::{Platform, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TaskId, limits};
 use taskwheel_store::people::{Acted, Action, Edit};
-use taskwheel_store::worker::{Report, Reported};
+use taskwheel_store::worker::{ClaimRequest, Report, Reported};
 use taskwheel_store::{Outlived, Retention, export};
 
 const KEEP_NOTHING: Retention =
@@ -273,3 +274,24 @@ facts![
     an_export_has_every_task_before_it_is_purged,
     a_purge_whose_export_fails_removes_nothing,
 ];
+
+/// On PostgreSQL a heartbeat writes a new version of an execution's row, which a report that looks at the old one does not meet.
+async fn a_success_that_a_heartbeat_crosses_is_not_kept_where_none_is(platform: &Platform) {
+    const TASKS: usize = 50;
+    let store = platform.open_again(|options| options.keep_success = false).await.unwrap();
+    for _ in 0..20 {
+        store.submit(vec![task("mail"); TASKS]).await.unwrap();
+        let claimed =
+            store.claim(vec![ClaimRequest { heartbeat_ms: Some(60_000), ..worker(&["mail"]) }]).await.unwrap().concat();
+        assert_eq!(claimed.len(), TASKS);
+        let ends = claimed.iter().map(|one| Report::new(one.id, one.exec_id, Outcome::Success)).collect();
+        let (reported, renewed) =
+            tokio::join!(store.finish(ends), store.renew(vec!["worker".into()], claimed.iter().map(renewal).collect()));
+        let accepted = reported.unwrap().into_iter().filter(|one| *one == Reported::Accepted(Status::Success)).count();
+        assert!(renewed.is_ok() && accepted == TASKS, "{accepted} were accepted");
+    }
+    let left: u64 = store.counts(None).await.unwrap().iter().map(|count| count.tasks).sum();
+    assert_eq!(left, 0, "tasks were kept");
+}
+
+crate::facts! { in crossed_on_postgres on Postgres: a_success_that_a_heartbeat_crosses_is_not_kept_where_none_is }

@@ -103,3 +103,29 @@ facts![
     bad_input_is_refused_before_anything_is_written,
     several_submits_fit_in_one_transaction,
 ];
+
+/// Where a server's connections commit nothing by themselves, as some are set up, what the store acknowledges is committed all the same.
+mod mysql_without_autocommit {
+    use crate::own_server::OwnServer;
+    use crate::support::{Dialect, Raw, task, worker};
+    use taskwheel_model::Outcome;
+    use taskwheel_store::Options;
+    use taskwheel_store::worker::Report;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_acknowledged_is_committed() {
+        let server = OwnServer::start_with(Dialect::Mysql, &["autocommit=0"]).await;
+        let store = taskwheel_store::open(Options::new(server.url())).await.expect("the store opens");
+        // Alone, and several in one text.
+        for tasks in [1, 3] {
+            store.submit(vec![task("mail"); tasks]).await.expect("the submit goes through");
+        }
+        let claimed = store.claim(vec![worker(&["mail"])]).await.expect("the claim goes through").remove(0);
+        let ends = claimed[..2].iter().map(|one| Report::new(one.id, one.exec_id, Outcome::Success)).collect();
+        store.finish(ends).await.expect("the reports go through");
+        let mut raw = Raw::connect(Dialect::Mysql, &server.url()).await;
+        for (table, rows) in [("task", 4), ("task_waiting", 0), ("task_running", 2), ("task_history", 2)] {
+            assert_eq!(raw.number(&format!("SELECT COUNT(*) FROM {table}")).await, rows, "{table}");
+        }
+    }
+}

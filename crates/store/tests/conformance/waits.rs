@@ -3,9 +3,11 @@
 use crate::facts;
 use crate::support::{Platform, due_in, task, worker};
 use std::time::{Duration, Instant};
-use taskwheel_model::NewTask;
+use taskwheel_model::{NewTask, Outcome};
 use taskwheel_store::search::{Filter, Listing};
-use taskwheel_store::worker::ClaimRequest;
+use taskwheel_store::worker::{ClaimRequest, Report};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const CALLS: usize = 20;
 /// A packet that waits for the acknowledgement of the one before waits 40 ms.
@@ -47,3 +49,28 @@ async fn no_call_waits_for_an_acknowledgement(platform: &Platform) {
 }
 
 facts![no_call_waits_for_an_acknowledgement];
+
+/// A call that takes long holds the row of its worker until it ends.
+async fn a_call_does_not_wait_for_another_that_writes_down_their_worker(platform: &Platform) {
+    const HEARTBEAT_MS: i64 = 10_000;
+    platform.submit(task("mail")).await;
+    let claimed = platform.claim_one_for(ClaimRequest { heartbeat_ms: Some(HEARTBEAT_MS), ..worker(&["mail"]) }).await;
+    // The last call is so old that one of the next two writes anew, and not so old that both must.
+    platform.advance_ms(HEARTBEAT_MS / 20);
+    let mut holder = platform.raw().await;
+    holder.run("BEGIN").await;
+    holder.rows("SELECT worker_id FROM task_worker FOR UPDATE").await;
+    let mut calls = JoinSet::new();
+    let store = platform.store.clone();
+    let report = Report::new(claimed.id, claimed.exec_id, Outcome::Success);
+    calls.spawn(async move { store.finish(vec![report]).await.map(drop) });
+    let store = platform.store.clone();
+    calls.spawn(async move { store.renew(vec!["worker".into()], Vec::new()).await.map(drop) });
+    let first = timeout(Duration::from_secs(5), calls.join_next()).await.expect("one of them does not wait");
+    assert!(matches!(first, Some(Ok(Ok(())))), "{first:?}");
+    holder.run("ROLLBACK").await;
+    assert!(matches!(calls.join_next().await, Some(Ok(Ok(())))));
+}
+
+crate::facts! { in rows_of_postgres on Postgres: a_call_does_not_wait_for_another_that_writes_down_their_worker }
+crate::facts! { in rows_of_mysql on Mysql: a_call_does_not_wait_for_another_that_writes_down_their_worker }

@@ -2,12 +2,13 @@
 
 use super::{definition, every};
 use crate::facts;
-use crate::support::Platform;
+use crate::support::{Platform, Raw, eventually};
 use serde_json::{Map, Value, json};
 use taskwheel_model::{Outcome, RunStatus, ScheduleStatus, Timer, TimerSpec};
 use taskwheel_store::StoreError;
 use taskwheel_store::access::{Actor, AuditQuery};
 use taskwheel_store::schedule::{NewSchedule, ScheduleEdit, ScheduleQuery};
+use tokio::sync::Mutex;
 
 fn fields(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -168,6 +169,44 @@ async fn every_change_is_in_the_log(platform: &Platform) {
     );
     assert_eq!(log[4].after["priority"], json!(3));
 }
+
+/// Waits until somebody waits for what a connection has locked.
+async fn is_waited_for(holder: &mut Raw, looker: &mut Raw) {
+    let pid = holder.number("SELECT pg_backend_pid()").await;
+    let looker = Mutex::new(looker);
+    let waits = format!("SELECT count(*) FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))");
+    eventually("somebody waits", || async { (looker.lock().await.number(&waits).await > 0).then_some(()) }).await;
+}
+
+async fn an_edit_reaches_timers_that_came_and_fired_while_it_waited(platform: &Platform) {
+    let id = platform.schedule(json!({}), vec![every(10_000)]).await.id;
+    let (mut other_edit, mut holder) = (platform.raw().await, platform.raw().await);
+    let (mut firing, mut looker) = (platform.raw().await, platform.raw().await);
+    other_edit.run("BEGIN").await;
+    other_edit.rows("SELECT id FROM task_timer FOR UPDATE").await;
+    let add = "INSERT INTO task_timer (id, schedule_id, version, place, spec, has_begun, cursor_at, next_due)
+               SELECT id + 1, schedule_id, version, 1, spec, has_begun, cursor_at, next_due FROM task_timer";
+    other_edit.run(add).await;
+    holder.run("BEGIN").await;
+    holder.rows("SELECT id FROM task_schedule FOR UPDATE").await;
+    let (store, offline) = (platform.store.clone(), Some(ScheduleStatus::Offline));
+    let edit = ScheduleEdit { status: offline, ..ScheduleEdit::default() };
+    let edit = tokio::spawn(async move { store.edit_schedule(Actor::application(), None, id, edit).await });
+    is_waited_for(&mut other_edit, &mut looker).await;
+    other_edit.run("COMMIT").await;
+    is_waited_for(&mut holder, &mut looker).await;
+    firing.run("BEGIN").await;
+    firing
+        .run("UPDATE task_timer SET cursor_at = cursor_at + 10000, next_due = next_due + 10000 WHERE place = 1")
+        .await;
+    holder.run("ROLLBACK").await;
+    is_waited_for(&mut firing, &mut looker).await;
+    firing.run("COMMIT").await;
+    edit.await.expect("it ends").expect("the edit goes through");
+    assert_eq!(looker.number("SELECT count(*) FROM task_timer WHERE next_due IS NOT NULL").await, 0, "none may fire");
+}
+
+crate::facts! { in crossed_on_postgres on Postgres: an_edit_reaches_timers_that_came_and_fired_while_it_waited }
 
 facts![
     a_schedule_is_shown_as_it_was_made,
