@@ -237,6 +237,7 @@ pub(crate) trait Session: Send {
         }
         Ok(())
     }
+
     /// Reads the rows of a plain statement.
     async fn rows(&mut self, statement: &Plain, kinds: &[Kind]) -> Attempted<Vec<PlainRow>>;
 

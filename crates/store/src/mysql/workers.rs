@@ -21,8 +21,8 @@ pub(super) async fn clocks_run_out(connection: &mut MySqlConnection, now: Time, 
     rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
 }
 
-/// A heartbeat that is a tenth of an interval old need not be written again, so silence counts from that much later. A worker without a
-/// heartbeat is forgotten after a day; its leases look after themselves.
+/// A heartbeat need not be written while the last one is younger than a tenth of the interval, so silence counts from that much
+/// later. A worker without a heartbeat is forgotten after a day; its leases look after themselves.
 const SILENT: &str = "
 SELECT worker_id FROM task_worker
 WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms DIV 10, 86400000) <= ?";

@@ -25,8 +25,8 @@ pub(super) fn ids(connection: &Connection, sql: &str, params: impl Params) -> At
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A heartbeat that is a tenth of an interval old need not be written again, so silence counts from that much later. A worker without a
-/// heartbeat is forgotten after a day; its leases look after themselves.
+/// A heartbeat need not be written while the last one is younger than a tenth of the interval, so silence counts from that much
+/// later. A worker without a heartbeat is forgotten after a day; its leases look after themselves.
 const SILENT: &str = "
 SELECT worker_id FROM task_worker
 WHERE seen_at + COALESCE(3 * heartbeat_ms + heartbeat_ms / 10, 86400000) <= ?1";

@@ -12,7 +12,7 @@ use taskwheel_store::people::{Acted, Action, Edit};
 use taskwheel_store::worker::{ClaimRequest, Renewal, Renewed, Report, Reported};
 
 const HEARTBEAT_MS: i64 = 1_000;
-/// The store writes calls down ten times per heartbeat, and gives a worker up that much later.
+/// The store need not write a call down while the last one is younger than a tenth of the heartbeat, and gives a worker up that much later.
 const SILENT_MS: i64 = 3 * HEARTBEAT_MS + HEARTBEAT_MS / 10;
 const TASKS_MAX: usize = 4;
 

@@ -3,188 +3,14 @@
 //! A run begins with the root of its tree and ends when nothing of it lives any more. A node ends well when all of its shards did;
 //! then its children start, side by side. A node that did not end well stops its subtree and nothing else.
 
+mod words;
+
 use crate::field::{self, FieldError};
 use crate::submit::RunAt;
 use crate::timer::Misfire;
 use crate::{NewTask, RetryPolicy, Status, Time, limits};
 use serde::{Deserialize, Serialize};
-
-/// Whether a schedule fires.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScheduleStatus {
-    /// Not yet.
-    New,
-    /// It does.
-    #[default]
-    Online,
-    /// Not now.
-    Offline,
-}
-
-impl ScheduleStatus {
-    /// The word for it, in the API and in the table.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            ScheduleStatus::New => "new",
-            ScheduleStatus::Online => "online",
-            ScheduleStatus::Offline => "offline",
-        }
-    }
-
-    /// What a word stands for.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<ScheduleStatus> {
-        let all = [ScheduleStatus::New, ScheduleStatus::Online, ScheduleStatus::Offline];
-        all.into_iter().find(|status| status.word() == word)
-    }
-}
-
-/// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    /// Waiting for an earlier run to end.
-    Queued,
-    /// Something of it lives.
-    Running,
-    /// All of it ended well.
-    Done,
-    /// Some of it did not.
-    Failed,
-    /// A time limit ran out in it for good.
-    TimedOut,
-    /// It never began.
-    Skipped,
-    /// It was called off.
-    Cancelled,
-}
-
-impl RunStatus {
-    const ALL: [RunStatus; 7] = [
-        RunStatus::Queued,
-        RunStatus::Running,
-        RunStatus::Done,
-        RunStatus::Failed,
-        RunStatus::TimedOut,
-        RunStatus::Skipped,
-        RunStatus::Cancelled,
-    ];
-
-    /// The number that stands for it in the table. Stored: never change one.
-    #[must_use]
-    pub const fn code(self) -> i64 {
-        self as i64 + 1
-    }
-
-    /// What a stored number stands for.
-    #[must_use]
-    pub fn from_code(code: i64) -> Option<RunStatus> {
-        RunStatus::ALL.into_iter().find(|status| status.code() == code)
-    }
-
-    /// What a word stands for.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<RunStatus> {
-        RunStatus::ALL.into_iter().find(|status| status.word() == word)
-    }
-
-    /// The word for it, in the API.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            RunStatus::Queued => "queued",
-            RunStatus::Running => "running",
-            RunStatus::Done => "done",
-            RunStatus::Failed => "failed",
-            RunStatus::TimedOut => "timed_out",
-            RunStatus::Skipped => "skipped",
-            RunStatus::Cancelled => "cancelled",
-        }
-    }
-
-    /// Whether it has not ended.
-    #[must_use]
-    pub const fn lives(self) -> bool {
-        matches!(self, RunStatus::Queued | RunStatus::Running)
-    }
-}
-
-/// What is done when a run is due while another of the schedule still goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Overlap {
-    /// Both run.
-    #[default]
-    Allow,
-    /// The new one is recorded as skipped.
-    Skip,
-    /// The new one waits for the others to end.
-    Queue,
-    /// The others are cancelled.
-    Replace,
-}
-
-impl Overlap {
-    /// As it is written.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        ["allow", "skip", "queue", "replace"][self as usize]
-    }
-}
-
-/// What becomes of a firing, by what still goes on of its schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// It begins.
-    Begin,
-    /// It begins, and the others are cancelled.
-    Replace,
-    /// It waits for the others to end.
-    Wait,
-    /// It never begins.
-    Skip {
-        /// Why, as its record says it.
-        reason: &'static str,
-    },
-}
-
-impl Overlap {
-    /// What becomes of a firing while so many runs of its schedule go on and so many wait.
-    #[must_use]
-    pub fn admit(self, running: usize, queued: usize) -> Admission {
-        match self {
-            _ if running + queued == 0 => Admission::Begin,
-            Overlap::Allow => Admission::Begin,
-            Overlap::Skip => Admission::Skip { reason: "overlap" },
-            Overlap::Queue if queued >= limits::RUNS_QUEUED_MAX => Admission::Skip { reason: "queue_full" },
-            Overlap::Queue => Admission::Wait,
-            Overlap::Replace => Admission::Replace,
-        }
-    }
-}
-
-/// What is recorded of firings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Log {
-    /// Nothing beyond the tasks.
-    None,
-    /// Each firing.
-    TriggerLog,
-    /// Each firing, and how its run ended.
-    #[default]
-    TransLog,
-}
-
-impl Log {
-    /// As it is written.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        ["none", "trigger_log", "trans_log"][self as usize]
-    }
-}
+pub use words::{Admission, Log, Overlap, RunStatus, ScheduleStatus};
 
 /// How many tasks a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -438,19 +264,6 @@ mod tests {
             Progress::GoesOn { start } => start,
             Progress::Ended { .. } => panic!("it has ended"),
         }
-    }
-
-    #[test]
-    fn a_firing_that_meets_another_run_is_admitted_as_the_schedule_says() {
-        for overlap in [Overlap::Allow, Overlap::Skip, Overlap::Queue, Overlap::Replace] {
-            assert_eq!(overlap.admit(0, 0), Admission::Begin);
-        }
-        assert_eq!(Overlap::Allow.admit(5, 0), Admission::Begin);
-        assert_eq!(Overlap::Skip.admit(1, 0), Admission::Skip { reason: "overlap" });
-        assert_eq!(Overlap::Replace.admit(1, 0), Admission::Replace);
-        assert_eq!(Overlap::Queue.admit(1, limits::RUNS_QUEUED_MAX - 1), Admission::Wait);
-        assert_eq!(Overlap::Queue.admit(0, 1), Admission::Wait, "nobody overtakes");
-        assert_eq!(Overlap::Queue.admit(1, limits::RUNS_QUEUED_MAX), Admission::Skip { reason: "queue_full" });
     }
 
     #[test]
