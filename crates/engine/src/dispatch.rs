@@ -5,17 +5,18 @@
 //! too many finds nothing and waits again, one too few is made good by the next look of `due`. So losing this registry loses
 //! nothing.
 //!
-//! A task that comes while a claim sleeps is submitted with that claim: the store may then hand it over in the transaction that
-//! stores it. What is handed to a claim that has gone meanwhile is given back.
+//! A task that comes while a claim sleeps is submitted with that claim, and so are those that a timer fires: the store may then hand
+//! it over in the transaction that stores it. What is handed to a claim that has gone meanwhile is given back.
 
 use crate::Inner;
+use crate::ticket::{Kept, State, Ticket};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use taskwheel_model::{NewTask, Outcome};
 use taskwheel_store::Result;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 /// The tickets of waiting claims.
@@ -31,83 +32,6 @@ struct Waiting {
     claims: usize,
 }
 
-/// A claim that waits.
-struct Ticket {
-    request: Arc<ClaimRequest>,
-    state: Mutex<State>,
-    changed: Notify,
-}
-
-/// How a claim that waits stands.
-enum State {
-    /// It looks into the store.
-    Looking,
-    /// It has found nothing.
-    Asleep,
-    /// Something may be there for it, of a type.
-    Woken(String),
-    /// It was handed these.
-    Handed(Vec<ClaimedTask>),
-    /// Nobody waits any more.
-    Gone,
-}
-
-impl Ticket {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes it, unless it is awake already.
-    fn wake(&self, task_type: &str) -> bool {
-        let mut state = self.state();
-        let wakes = matches!(*state, State::Looking | State::Asleep);
-        if wakes {
-            *state = State::Woken(task_type.to_owned());
-            self.changed.notify_one();
-        }
-        wakes
-    }
-
-    /// Keeps it for a task, if it sleeps.
-    fn keep(&self, task_type: &str) -> bool {
-        let mut state = self.state();
-        let sleeps = matches!(*state, State::Asleep);
-        if sleeps {
-            *state = State::Woken(task_type.to_owned());
-        }
-        sleeps
-    }
-}
-
-/// A sleeping claim that is kept for a task on its way: nobody else wakes it.
-pub(crate) struct Kept(Arc<Ticket>);
-
-impl Kept {
-    /// What it asks for.
-    pub(crate) fn request(&self) -> Arc<ClaimRequest> {
-        self.0.request.clone()
-    }
-
-    /// Hands tasks to it. They come back where it has gone.
-    pub(crate) fn hand(self, tasks: Vec<ClaimedTask>) -> Vec<ClaimedTask> {
-        let mut state = self.0.state();
-        match *state {
-            State::Woken(_) if !tasks.is_empty() => {
-                *state = State::Handed(tasks);
-                Vec::new()
-            }
-            _ => tasks,
-        }
-    }
-}
-
-impl Drop for Kept {
-    /// It answers what it was handed, or looks for itself.
-    fn drop(&mut self) {
-        self.0.changed.notify_one();
-    }
-}
-
 impl Dispatch {
     /// So many tasks of a type are due: wakes as many waiting claims, longest waiting first.
     pub(crate) fn wake(&self, task_type: &str, tasks: usize) {
@@ -120,34 +44,40 @@ impl Dispatch {
     }
 
     fn wake_by(&self, task_type: &str, tasks: usize, takes: fn(&Ticket) -> usize) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = tasks;
-        if let Some(tickets) = waiting.by_type.get_mut(task_type) {
+        if let Some(tickets) = waiting.by_type.get(task_type) {
             wake_first(tickets, task_type, &mut left, takes);
         }
-        wake_first(&mut waiting.by_category, task_type, &mut left, takes);
+        wake_first(&waiting.by_category, task_type, &mut left, takes);
     }
 
     /// Keeps a claim for a task that is about to be submitted: the one that has slept longest for its type.
     pub(crate) fn keep(&self, task: &NewTask) -> Option<Kept> {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_for = |ticket: &&Arc<Ticket>| {
-            let ClaimRequest { tenant, creator, .. } = &*ticket.request;
+        self.keep_first(&task.task_type, |ClaimRequest { tenant, creator, .. }| {
             tenant.as_ref().is_none_or(|tenant| *tenant == task.tenant)
                 && (creator.is_none() || *creator == task.creator)
-                && ticket.keep(&task.task_type)
-        };
-        let ticket = waiting.by_type.get(&task.task_type)?.iter().find(is_for)?;
-        Some(Kept(ticket.clone()))
+        })
+    }
+
+    /// Keeps a claim for what may be about to begin of a type.
+    pub(crate) fn keep_any(&self, task_type: &str) -> Option<Kept> {
+        self.keep_first(task_type, |_| true)
+    }
+
+    fn keep_first(&self, task_type: &str, is_for: impl Fn(&ClaimRequest) -> bool) -> Option<Kept> {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = waiting.by_type.get(task_type)?.iter();
+        tickets.find(|ticket| is_for(&ticket.request) && ticket.keep()).map(|ticket| Kept(ticket.clone()))
     }
 
     /// Something may have come that nobody told us of: wakes one claim of each type, and one that asks for categories.
     pub(crate) fn wake_one_of_each(&self) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (task_type, tickets) in &mut waiting.by_type {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (task_type, tickets) in &waiting.by_type {
             wake_first(tickets, task_type, &mut 1, |_| 1);
         }
-        wake_first(&mut waiting.by_category, "", &mut 1, |_| 1);
+        wake_first(&waiting.by_category, "", &mut 1, |_| 1);
     }
 
     /// The types that claims wait for.
@@ -168,8 +98,7 @@ impl Dispatch {
     }
 
     fn enter(&self, request: &Arc<ClaimRequest>) -> Entry<'_> {
-        let ticket =
-            Arc::new(Ticket { request: request.clone(), state: Mutex::new(State::Looking), changed: Notify::new() });
+        let ticket = Arc::new(Ticket::new(request.clone()));
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.claims += 1;
         for task_type in &request.types {
@@ -199,8 +128,8 @@ impl Dispatch {
 }
 
 /// Wakes the first tickets that sleep, as long as there are tasks left for them.
-fn wake_first(tickets: &mut VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize, takes: fn(&Ticket) -> usize) {
-    for ticket in tickets {
+fn wake_first(tickets: &VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize, takes: fn(&Ticket) -> usize) {
+    for ticket in &*tickets {
         if *left == 0 {
             return;
         }
@@ -208,6 +137,7 @@ fn wake_first(tickets: &mut VecDeque<Arc<Ticket>>, task_type: &str, left: &mut u
             *left = left.saturating_sub(takes(ticket));
         }
     }
+    tickets.iter().for_each(|ticket| ticket.note(task_type));
 }
 
 /// A ticket while its claim waits. When the claim goes away with a wake-up that it has not used, the next one gets it.
@@ -246,7 +176,7 @@ impl Entry<'_> {
             self.dispatch.leave(&self.ticket);
         }
         match state {
-            State::Woken(task_type) if !self.used => {
+            State::Woken(task_type) | State::Kept(Some(task_type)) if !self.used => {
                 self.dispatch.wake(&task_type, 1);
                 Vec::new()
             }
@@ -356,6 +286,10 @@ mod tests {
         matches!(*entry.ticket.state(), State::Woken(_))
     }
 
+    fn is_kept(entry: &Entry<'_>) -> bool {
+        matches!(*entry.ticket.state(), State::Kept(_))
+    }
+
     /// Lets a claim that found nothing sleep.
     fn falls_asleep(entry: &Entry<'_>) {
         *entry.ticket.state() = State::Asleep;
@@ -393,7 +327,7 @@ mod tests {
         falls_asleep(&other);
         falls_asleep(&sleeps);
         let kept = dispatch.keep(&NewTask::new("mail")).expect("one sleeps");
-        assert!(is_woken(&sleeps) && !is_woken(&other) && !is_woken(&looks));
+        assert!(is_kept(&sleeps) && !is_kept(&other) && !is_kept(&looks));
         assert!(dispatch.keep(&NewTask::new("mail")).is_none(), "it is kept already");
         assert_eq!(kept.hand(vec![task()]), []);
         assert_eq!(sleeps.handed(), [task()]);
@@ -409,13 +343,35 @@ mod tests {
         assert_eq!(kept.hand(vec![task()]), [task()]);
     }
 
+    #[test]
+    fn a_claim_that_was_kept_for_nothing_sleeps_on() {
+        let dispatch = Dispatch::default();
+        let entry = dispatch.enter(&wants(&["mail"]));
+        falls_asleep(&entry);
+        drop(dispatch.keep_any("mail").expect("it sleeps"));
+        assert!(matches!(*entry.ticket.state(), State::Asleep));
+    }
+
     #[tokio::test]
-    async fn a_claim_that_was_kept_for_nothing_is_woken() {
+    async fn a_wake_up_that_found_only_a_kept_claim_is_not_lost() {
         let dispatch = Dispatch::default();
         let mut entry = dispatch.enter(&wants(&["mail"]));
         falls_asleep(&entry);
-        drop(dispatch.keep(&NewTask::new("mail")).expect("it sleeps"));
+        let kept = dispatch.keep_any("mail").expect("it sleeps");
+        dispatch.wake("mail", 1);
+        assert!(!is_woken(&entry), "it is kept");
+        assert_eq!(kept.hand(Vec::new()), []);
+        assert!(is_woken(&entry));
         assert_eq!(entry.sleep().await, []);
+        falls_asleep(&entry);
+        let (_kept, other) = (dispatch.keep_any("mail").expect("it sleeps"), dispatch.enter(&wants(&["mail"])));
+        dispatch.wake("mail", 1);
+        dispatch.wake("mail", 1);
+        assert!(is_woken(&other));
+        entry.used = false;
+        falls_asleep(&other);
+        drop(entry);
+        assert!(is_woken(&other), "the one that it missed is passed on");
     }
 
     #[test]

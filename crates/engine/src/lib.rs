@@ -21,10 +21,11 @@ mod news;
 mod rescue;
 mod schedules;
 mod statistics;
+mod ticket;
 
 pub use taskwheel_store as store;
 
-use dispatch::{Dispatch, Kept};
+use dispatch::Dispatch;
 use due::Due;
 use health::Health;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use taskwheel_store::search::Filter;
 use taskwheel_store::task::{Submitted, Task};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use taskwheel_store::{Result, Retention, Store, StoreError, TaskType};
+use ticket::Kept;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -303,15 +305,22 @@ impl Inner {
 async fn hand_over(inner: Arc<Inner>, task: NewTask, kept: Kept) -> Result<(Submitted, Option<Task>)> {
     let running = tokio::spawn(async move {
         let task_type = task.task_type.clone();
-        let (submitted, shown, claimed) = inner.store.submit_and_show(task, Some(kept.request())).await?;
-        let is_left = submitted.created && claimed.iter().all(|task| task.id != submitted.id);
-        let was_handed = !claimed.is_empty();
-        dispatch::give_back(&inner, kept.hand(claimed)).await;
-        // Where it got nothing it looks itself.
-        if was_handed && is_left {
+        let stored = inner.store.submit_and_show(task, Some(kept.request())).await;
+        // One whose fate is not known may be there.
+        let is_left = stored.as_ref().map_or(true, |(submitted, _, claimed)| {
+            submitted.created && claimed.iter().all(|task| task.id != submitted.id)
+        });
+        let answer = match stored {
+            Ok((submitted, shown, claimed)) => {
+                dispatch::give_back(&inner, kept.hand(claimed)).await;
+                Ok((submitted, shown))
+            }
+            Err(error) => Err(error),
+        };
+        if is_left {
             inner.dispatch.wake(&task_type, 1);
         }
-        Ok((submitted, shown))
+        answer
     });
     running.await.map_err(|error| StoreError::Database(format!("a submit ended early: {error}")))?
 }

@@ -4,11 +4,17 @@
 //! what they begin. Here is only the time to look next: when the next timer is due, counted from a reading of the database's clock, or
 //! after a while, for what came through another node. Any number of engines look; each due time fires once. When the store does not
 //! answer, the next look finds what was missed, and the misfire policy says what of it fires.
+//!
+//! What fires again and again is handed to claims that wait for it in the transaction that fires it.
 
 use crate::Inner;
+use crate::dispatch::give_back;
 use crate::health::Loop;
+use crate::ticket::Kept;
 use std::sync::Arc;
 use std::time::Duration;
+use taskwheel_store::Result;
+use taskwheel_store::schedule::Fired;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -23,9 +29,15 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Fires what is due.
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
+    let mut fired_last = Vec::new();
     while !*stopped.borrow() {
         let looked_at = Instant::now();
-        let fired = inner.health.look(Loop::Schedules, inner.store.fire(TIMERS_AT_ONCE)).await;
+        let kept: Vec<_> =
+            fired_last.iter().filter_map(|task_type: &String| inner.dispatch.keep_any(task_type)).collect();
+        let fired = inner.health.look(Loop::Schedules, fire(&inner, kept)).await;
+        if let Ok(fired) = &fired {
+            fired_last.clone_from(&fired.types);
+        }
         let next = match fired {
             Ok(fired) if fired.more => continue,
             Ok(fired) if fired.runs > 0 => looked_at + PACE,
@@ -41,6 +53,16 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
     }
+}
+
+/// Fires what is due now, and hands of it what claims that wait can take.
+async fn fire(inner: &Inner, kept: Vec<Kept>) -> Result<Fired> {
+    let requests = kept.iter().map(Kept::request).collect();
+    let (fired, claimed) = inner.store.fire_and_claim(TIMERS_AT_ONCE, requests).await?;
+    for (kept, tasks) in kept.into_iter().zip(claimed) {
+        give_back(inner, kept.hand(tasks)).await;
+    }
+    Ok(fired)
 }
 
 /// Wakes who waits for what runs begin.

@@ -35,6 +35,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// depend on how much there is.
     const FORGET_PLANS: Option<(Duration, &'static str)> = None;
     const ROLLBACK: &'static str = "ROLLBACK";
+    /// Whether one statement ends successful tasks.
+    const SUCCEEDS_AT_ONCE: bool = false;
 
     /// Begins a transaction and reads the clock.
     async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
@@ -58,7 +60,7 @@ pub(crate) trait Server: Send + Sync + 'static {
 enum Extent {
     /// One transaction.
     Transaction,
-    /// One that only inserts tasks: where a single statement can do that, it is the transaction.
+    /// One that only inserts tasks, or ends them: where a single statement can do that, it is the transaction.
     Inserts(Inserted),
 }
 
@@ -80,6 +82,8 @@ where
     for<'c> &'c mut ConnectionOf<S>: Executor<'c, Database = S::Database>,
 {
     type News = S::News;
+
+    const SUCCEEDS_AT_ONCE: bool = S::SUCCEEDS_AT_ONCE;
 
     fn news(&self) -> &S::News {
         &self.news

@@ -2,9 +2,11 @@
 
 use crate::Result;
 use crate::access::Actor;
+use crate::worker::{ClaimRequest, ClaimedTask};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
 use taskwheel_model::{Definition, RunStatus, ScheduleStatus, Status, TaskId, Time, Timer};
 
 /// A schedule to make.
@@ -140,10 +142,12 @@ pub enum RunNow {
 }
 
 /// What a look at the timers did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     /// How many runs it began, queued or skipped.
     pub runs: usize,
+    /// The first types of what it began, a few.
+    pub types: Vec<String>,
     /// Whether more may be due now.
     pub more: bool,
     /// The database's time.
@@ -189,7 +193,17 @@ pub trait Schedules: Send + Sync {
     async fn cancel_run(&self, by: Actor, tenant: Option<String>, id: i64) -> Result<Option<Run>>;
 
     /// Fires what is due, at most so many timers.
-    async fn fire(&self, max: usize) -> Result<Fired>;
+    async fn fire(&self, max: usize) -> Result<Fired> {
+        Ok(self.fire_and_claim(max, Vec::new()).await?.0)
+    }
+
+    /// The same, and hands out to claims that wait what is due then, in the same transaction. Where much is due they get nothing:
+    /// firing comes first.
+    async fn fire_and_claim(
+        &self,
+        max: usize,
+        claims: Vec<Arc<ClaimRequest>>,
+    ) -> Result<(Fired, Vec<Vec<ClaimedTask>>)>;
 
     /// Waits until runs begin tasks through this store, and says how many of which types. A caller that goes away loses nothing.
     async fn launched(&self) -> HashMap<String, usize>;

@@ -217,6 +217,16 @@ pub(crate) struct Done {
     pub result: Option<String>,
 }
 
+/// How successful tasks end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Succeed {
+    /// Whether they are kept.
+    pub keep: bool,
+    /// Whether those of runs are left alone: what follows from their end takes a transaction. Only asked where one statement ends them
+    /// all.
+    pub leaves_runs: bool,
+}
+
 /// All that a statement in an open transaction can do. The time is the database's, read when the transaction began.
 #[async_trait]
 pub(crate) trait Session: Send {
@@ -247,7 +257,7 @@ pub(crate) trait Session: Send {
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()>;
     /// Moves tasks whose execution is still the one named to history as Success, or removes them where `keep` is false.
     /// Answers those that were, each with its worker where that one promised a heartbeat.
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>>;
+    async fn succeed(&mut self, done: &[Done], how: Succeed) -> Attempted<Vec<Ended>>;
 
     /// Loads and locks tasks, live or finished, in the order of their ids. Unknown ids are left out.
     async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>>;
@@ -310,6 +320,7 @@ pub(crate) struct Inserted {
 
 impl Inserted {
     pub(crate) const ANY: Inserted = Inserted { tasks: usize::MAX, bytes: usize::MAX };
+    pub(crate) const NOTHING: Inserted = Inserted { tasks: 0, bytes: 0 };
 
     pub(crate) fn of(tasks: &[NewTask]) -> Inserted {
         Inserted { tasks: tasks.len(), bytes: tasks.iter().map(Inserted::bytes).sum() }
@@ -370,6 +381,18 @@ pub(crate) trait Database: Send + Sync + 'static {
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static;
+
+    /// Whether one statement ends successful tasks: then it needs no transaction around it.
+    const SUCCEEDS_AT_ONCE: bool = false;
+
+    /// The same for work that only does that, where one statement can.
+    async fn succeed<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,
+    {
+        self.insert(Repeat::Harmless, Inserted::NOTHING, work).await
+    }
 
     /// Runs work that only reads, apart from the work on tasks.
     async fn read<T, F>(&self, work: F) -> Result<T>

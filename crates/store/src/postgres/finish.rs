@@ -1,7 +1,7 @@
 //! Success on PostgreSQL: one statement from running to history, guarded by id and execution.
 
-use super::{PLANNED_ANEW_MIN, fault};
-use crate::session::{Attempted, Done, Ended};
+use super::fault;
+use crate::session::{Attempted, Done, Ended, Succeed};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
 use std::collections::HashSet;
@@ -13,37 +13,25 @@ macro_rules! columns {
            r.unique_key, r.run_id, r.affinity, r.exec_id, r.worker_id, r.host, r.started_at, r.heartbeat_ms"
     };
 }
-/// The executions that end, guarded by id and execution. A few are found by their ids. Of many, each is looked up by itself, by a lateral
-/// subquery that the planner cannot turn round, and removed where it lies: a join could read all that runs, or hold each of the batch
-/// against each. One that a heartbeat moves meanwhile is not met, and looked up again.
-macro_rules! few {
+/// The executions that end, guarded by id and execution: each is looked up by itself, by a lateral subquery that the planner cannot turn
+/// round, and removed where it lies. A join could read all that runs, or hold each of the batch against each. One that a heartbeat
+/// moves meanwhile is not met, and looked up again. Those of runs are left alone where `$8` says so.
+macro_rules! gone {
     () => {
         concat!(
-            "DELETE FROM task_running r
-         WHERE r.id = ANY($1::bigint[]) AND r.exec_id = ($2::uuid[])[array_position($1::bigint[], r.id)]
-           AND r.tenant = COALESCE(($3::text[])[array_position($1::bigint[], r.id)], r.tenant)
-         RETURNING ",
-            columns!(),
-            ", ($4::smallint[])[array_position($1::bigint[], r.id)] AS outcome,
-           ($5::text[])[array_position($1::bigint[], r.id)] AS reported"
-        )
-    };
-}
-macro_rules! many {
-    () => {
-        concat!(
-            "DELETE FROM task_running r USING (
+            "gone AS (DELETE FROM task_running r USING (
            SELECT n.outcome, n.result, x.place
            FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::smallint[], $5::text[])
              AS n(id, exec_id, tenant, outcome, result)
            CROSS JOIN LATERAL (
              SELECT x.ctid AS place FROM task_running x
-             WHERE x.id = n.id AND x.exec_id = n.exec_id AND (n.tenant IS NULL OR x.tenant = n.tenant) OFFSET 0) x
+             WHERE x.id = n.id AND x.exec_id = n.exec_id AND (n.tenant IS NULL OR x.tenant = n.tenant)
+               AND (NOT $8 OR x.run_id IS NULL) OFFSET 0) x
            OFFSET 0) n
          WHERE r.ctid = n.place
          RETURNING ",
             columns!(),
-            ", n.outcome, n.result AS reported"
+            ", n.outcome, n.result AS reported)"
         )
     };
 }
@@ -59,16 +47,14 @@ macro_rules! free {
 }
 
 /// `$6` is now, `$7` the code of Success.
-macro_rules! keep {
-    ($gone:expr) => {
-        concat!(
-            "
-WITH gone AS (",
-            $gone,
-            "),
+const KEEP: &str = concat!(
+    "
+WITH ",
+    gone!(),
+    ",
 ",
-            free!(),
-            ",
+    free!(),
+    ",
 kept AS (
   INSERT INTO task_history (id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result,
                             affinity, exec_id, worker_id, host, started_at, outcome, finished_at, updated_at)
@@ -77,62 +63,44 @@ kept AS (
   FROM gone)
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
   CASE WHEN run_id IS NOT NULL THEN host END FROM gone"
-        )
-    };
-}
-const KEEP_FEW: &str = keep!(few!());
-const KEEP_MANY: &str = keep!(many!());
+);
 
 /// The same where successful tasks are not kept. Only a task that was tried, retried or given back before has a log. `$6` and `$7` are
 /// there so that both take the same values.
-macro_rules! drop_all {
-    ($gone:expr) => {
-        concat!(
-            "
-WITH gone AS (",
-            $gone,
-            "),
+const DROP: &str = concat!(
+    "
+WITH ",
+    gone!(),
+    ",
 ",
-            free!(),
-            ",
+    free!(),
+    ",
 log AS (DELETE FROM task_attempt WHERE task_id = ANY(ARRAY(
   SELECT g.id FROM gone g WHERE g.attempts > 1 OR g.round > 1 OR g.affinity IS NOT NULL))),
 content AS (DELETE FROM task WHERE id = ANY(ARRAY(SELECT g.id FROM gone g)))
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
   CASE WHEN run_id IS NOT NULL THEN host END
 FROM gone WHERE $6::bigint IS NOT NULL AND $7::smallint > 0"
-        )
-    };
-}
-const DROP_FEW: &str = drop_all!(few!());
-const DROP_MANY: &str = drop_all!(many!());
+);
 
 pub(super) async fn succeed(
     connection: &mut PgConnection,
     done: &[Done],
-    keep: bool,
+    how: Succeed,
     now: Time,
 ) -> Attempted<Vec<Ended>> {
-    let mut all = end(connection, done, keep, now).await?;
+    let mut all = end(connection, done, how, now).await?;
     // What a heartbeat has moved meanwhile is found where it is now.
-    if done.len() >= PLANNED_ANEW_MIN && all.len() < done.len() {
+    if all.len() < done.len() {
         let ended: HashSet<_> = all.iter().map(|one| one.id).collect();
         let rest: Vec<_> = done.iter().filter(|one| !ended.contains(&one.id)).cloned().collect();
-        all.extend(end(connection, &rest, keep, now).await?);
+        all.extend(end(connection, &rest, how, now).await?);
     }
     Ok(all)
 }
 
-async fn end(connection: &mut PgConnection, done: &[Done], keep: bool, now: Time) -> Attempted<Vec<Ended>> {
-    let few = done.len() < PLANNED_ANEW_MIN;
-    let sql = match (keep, few) {
-        (true, true) => KEEP_FEW,
-        (true, false) => KEEP_MANY,
-        (false, true) => DROP_FEW,
-        (false, false) => DROP_MANY,
-    };
-    let rows = sqlx::query(sql)
-        .persistent(few)
+async fn end(connection: &mut PgConnection, done: &[Done], how: Succeed, now: Time) -> Attempted<Vec<Ended>> {
+    let rows = sqlx::query(if how.keep { KEEP } else { DROP })
         .bind(done.iter().map(|one| one.id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.exec_id.0).collect::<Vec<_>>())
         .bind(done.iter().map(|one| one.tenant.as_deref()).collect::<Vec<_>>())
@@ -140,6 +108,7 @@ async fn end(connection: &mut PgConnection, done: &[Done], keep: bool, now: Time
         .bind(done.iter().map(|one| one.result.as_deref()).collect::<Vec<_>>())
         .bind(now.0)
         .bind(Status::Success.code())
+        .bind(how.leaves_runs)
         .fetch_all(connection)
         .await
         .map_err(fault)?;

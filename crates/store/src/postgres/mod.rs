@@ -51,11 +51,6 @@ const READ_SETTINGS: &str = "SET TIME ZONE 'UTC'; SET default_transaction_isolat
      SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
      SET plan_cache_mode = force_custom_plan";
 
-/// Batches of as many rows are planned each time, and statements over fewer look up each row by itself, by a lateral subquery that the
-/// planner cannot turn round. A plan that was made while a table was empty reads all of the table and holds each of
-/// its rows against each of the batch, and is kept until the table is analyzed: 500 rows took three seconds so.
-const PLANNED_ANEW_MIN: usize = 8;
-
 /// Opens a store on PostgreSQL.
 pub async fn open(options: &Options) -> Result<impl Store> {
     let connect = PgConnectOptions::from_str(&options.url)
@@ -114,6 +109,7 @@ impl Server for PgServer {
     /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long. The
     /// statements stay prepared: to prepare them again would hold up whoever comes next by milliseconds.
     const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(3), "DISCARD PLANS"));
+    const SUCCEEDS_AT_ONCE: bool = true;
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))

@@ -4,7 +4,7 @@ use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter};
+use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter, Succeed};
 use crate::task::{Task, TaskDetail};
 use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
@@ -56,8 +56,8 @@ impl Session for PgSession<'_> {
         start::start(self.connection, starter, starts, &self.places, self.now).await
     }
 
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {
-        finish::succeed(self.connection, done, keep, self.now).await
+    async fn succeed(&mut self, done: &[Done], how: Succeed) -> Attempted<Vec<Ended>> {
+        finish::succeed(self.connection, done, how, self.now).await
     }
 
     async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>> {

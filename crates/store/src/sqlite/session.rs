@@ -11,7 +11,9 @@ use crate::options::Clock;
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::session::{Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Work};
+use crate::session::{
+    Attempted, Done, Ended, Fault, Insert, Pick, Picked, Repeat, Session, Start, Starter, Succeed, Work,
+};
 use crate::task::{Task, TaskDetail};
 use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
@@ -282,8 +284,8 @@ impl Session for SqliteSession {
         start::start(&self.connection, starter, starts, self.now)
     }
 
-    async fn succeed(&mut self, done: &[Done], keep: bool) -> Attempted<Vec<Ended>> {
-        finish::succeed(&self.connection, done, keep, self.now)
+    async fn succeed(&mut self, done: &[Done], how: Succeed) -> Attempted<Vec<Ended>> {
+        finish::succeed(&self.connection, done, how.keep, self.now)
     }
 
     async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>> {

@@ -1,11 +1,14 @@
 //! The verbs of schedules, as calls of the store.
 
+use super::core::Claims;
 use super::fire::{self, Firings};
 use super::watermark::LaneDue;
-use super::{SqlStore, records, schedules};
+use super::workers::Calls;
+use super::{SqlStore, check_each, records, schedules};
 use crate::access::Actor;
 use crate::schedule::{Fired, NewSchedule, Run, RunNow, RunQuery, Schedule, ScheduleEdit, ScheduleQuery, Schedules};
 use crate::session::{Database, Repeat};
+use crate::worker::{ClaimRequest, ClaimedTask};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -188,30 +191,21 @@ impl<D: Database> Schedules for SqlStore<D> {
         self.core.made_due(work).await
     }
 
-    async fn fire(&self, max: usize) -> Result<Fired> {
-        loop {
-            let ids = self.core.memory.run_ids.unused();
-            let begun = Arc::new(AtomicU32::new(0));
-            let input = (self.core.memory.clone(), ids.clone(), max, begun.clone());
-            // A second try finds the cursors moved, and the ids used, where the first was committed and not answered.
-            let work = self.core.change("fire", Repeat::Harmless, input, |session, input| {
-                Box::pin(async move {
-                    let (memory, ids, max, begun) = &*input;
-                    let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
-                    let ids = if is_first { ids.clone() } else { 0..0 };
-                    fire::fire(session, memory, ids, *max).await
-                })
-            });
-            match self.core.made_due(work).await? {
-                Firings::Done(fired) => {
-                    if begun.load(Ordering::Relaxed) == 1 {
-                        self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
-                    }
-                    return Ok(fired);
-                }
-                Firings::NeedsIds(needed) => self.take_run_ids(needed).await?,
+    async fn fire_and_claim(
+        &self,
+        max: usize,
+        claims: Vec<Arc<ClaimRequest>>,
+    ) -> Result<(Fired, Vec<Vec<ClaimedTask>>)> {
+        let requests: Vec<_> = claims.iter().map(|request| ClaimRequest::clone(request)).collect();
+        check_each(&requests, ClaimRequest::validate)?;
+        if !requests.is_empty() {
+            let fired = self.fire_to(max, requests).await;
+            // What is wrong with a claim is none of the firing's, and what may have fired does not fire again.
+            if matches!(fired, Ok(_) | Err(StoreError::Unavailable(_))) {
+                return fired;
             }
         }
+        self.fire_to(max, Vec::new()).await
     }
 
     async fn launched(&self) -> HashMap<String, usize> {
@@ -232,6 +226,41 @@ impl<D: Database> Schedules for SqlStore<D> {
 }
 
 impl<D: Database> SqlStore<D> {
+    async fn fire_to(&self, max: usize, requests: Vec<ClaimRequest>) -> Result<(Fired, Vec<Vec<ClaimedTask>>)> {
+        // A second try finds the cursors moved, and the ids used, where the first was committed and not answered. What was claimed then
+        // would get to nobody.
+        let repeat = if requests.is_empty() { Repeat::Harmless } else { Repeat::Harmful };
+        loop {
+            let ids = self.core.memory.run_ids.unused();
+            let begun = Arc::new(AtomicU32::new(0));
+            let claims = Claims::new(requests.clone());
+            let input = (self.core.memory.clone(), ids.clone(), max, begun.clone(), claims);
+            let work = self.core.change("fire", repeat, input, |session, input| {
+                Box::pin(async move {
+                    let (memory, ids, max, begun, claims) = &*input;
+                    let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
+                    let ids = if is_first { ids.clone() } else { 0..0 };
+                    let (firings, mut dues) = fire::fire(session, memory, ids, *max).await?;
+                    let (mut claimed, mut calls) = (Vec::new(), Calls::default());
+                    if matches!(&firings, Firings::Done(fired) if fired.runs > 0 && !fired.more) {
+                        ((claimed, dues), calls) = claims.take(session, memory, dues).await?;
+                    }
+                    Ok((((firings, claimed), dues), calls))
+                })
+            });
+            let (firings, claimed) = self.core.made_due(self.core.remembered(work)).await?;
+            match firings {
+                Firings::Done(fired) => {
+                    if begun.load(Ordering::Relaxed) == 1 {
+                        self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
+                    }
+                    return Ok((fired, self.core.claimed(claimed)));
+                }
+                Firings::NeedsIds(needed) => self.take_run_ids(needed).await?,
+            }
+        }
+    }
+
     async fn take_run_ids(&self, needed: usize) -> Result<()> {
         let count = self.core.memory.run_ids.count(needed);
         let work = self.core.change("take_run_ids", Repeat::Harmless, count, |session, count| {

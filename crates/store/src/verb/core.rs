@@ -1,18 +1,19 @@
 //! The verbs as they run: one transaction each, timed, and what follows from their commit.
 
+use super::finish::Succeeded;
 use super::watermark::LaneDue;
-use super::workers::Calls;
+use super::workers::{Calls, write_seen};
 use super::{Memory, broken, claim, finish, renew, submit_on};
 use crate::faults::{self, Point};
 use crate::options::Dialect;
-use crate::session::{Attempted, Database, Inserted, News, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Inserted, News, Repeat, Session, Succeed, Work};
 use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
 use crate::{Result, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use taskwheel_model::{NewTask, Ran, Time};
+use taskwheel_model::{NewTask, Ran, Status, Time};
 
 pub(super) struct Core<D> {
     pub(super) database: D,
@@ -111,7 +112,7 @@ impl<D: Database> Core<D> {
     }
 
     /// Counts what was claimed, once that is committed.
-    fn claimed(&self, claimed: Vec<Vec<ClaimedTask>>) -> Vec<Vec<ClaimedTask>> {
+    pub(super) fn claimed(&self, claimed: Vec<Vec<ClaimedTask>>) -> Vec<Vec<ClaimedTask>> {
         if claimed.iter().any(|tasks| !tasks.is_empty()) {
             faults::at(Point::AfterClaim);
         }
@@ -134,6 +135,51 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        let reported = if D::SUCCEEDS_AT_ONCE && finish::are_of_success(&reports) {
+            self.succeed(Arc::new(reports)).await
+        } else {
+            self.end(reports).await
+        };
+        faults::at(Point::BeforeAnswer);
+        reported
+    }
+
+    /// Ends what was successful by one statement, and in a transaction what that leaves.
+    async fn succeed(&self, reports: Arc<Vec<Report>>) -> Result<Vec<Reported>> {
+        let (input, how) = (reports.clone(), Succeed { keep: self.keep_success, leaves_runs: true });
+        let work = self.database.succeed(move |session| {
+            let reports = input.clone();
+            Box::pin(async move {
+                let reports = broken::reports(session, &reports).await?;
+                Ok((finish::succeed(session, &reports, how).await?, session.now()))
+            })
+        });
+        let (Succeeded { executions, callers, ran, .. }, now) = self.timed("report", work).await?;
+        self.memory.ledger.add(&ran);
+        self.memory.meter.ran(&ran);
+        self.write_seen(self.memory.workers.stale(callers, now)).await;
+        let has_ended = |report: &Report| executions.contains(&(report.id, report.exec_id));
+        let rest: Vec<_> = reports.iter().filter(|report| !has_ended(report)).cloned().collect();
+        let mut others = if rest.is_empty() { Vec::new() } else { self.end(rest).await? }.into_iter();
+        let answer = |report| if has_ended(report) { Some(Reported::Accepted(Status::Success)) } else { others.next() };
+        Ok(reports.iter().filter_map(answer).collect())
+    }
+
+    /// Writes down that workers called. Where that fails, their next calls write it.
+    async fn write_seen(&self, worker_ids: Vec<String>) {
+        if worker_ids.is_empty() {
+            return;
+        }
+        let work = self.database.transact(Repeat::Harmless, move |session| {
+            let worker_ids = worker_ids.clone();
+            Box::pin(async move { write_seen(session, worker_ids).await })
+        });
+        if let Ok(calls) = work.await {
+            self.memory.workers.remember(calls);
+        }
+    }
+
+    async fn end(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
         let input = (self.memory.clone(), reports, self.keep_success);
         let work = self.change("report", Repeat::Harmless, input, |session, input| {
             Box::pin(async move {
@@ -141,13 +187,11 @@ impl<D: Database> Core<D> {
                 finish::finish(session, &input.0, &reports, input.2).await
             })
         });
-        let reported = self.made_due(self.counted(self.remembered(work))).await;
-        faults::at(Point::BeforeAnswer);
-        reported
+        self.made_due(self.counted(self.remembered(work))).await
     }
 
     /// Remembers what a verb wrote of workers' calls, once it is committed.
-    async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
+    pub(super) async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
         let (answer, calls) = work.await.inspect_err(|_| self.memory.watermarks.forget())?;
         self.memory.workers.remember(calls);
         Ok(answer)
@@ -182,13 +226,13 @@ impl<D: Database> Core<D> {
 }
 
 /// Claims that share a transaction.
-struct Claims {
+pub(super) struct Claims {
     requests: Vec<ClaimRequest>,
     begun: AtomicBool,
 }
 
 impl Claims {
-    fn new(requests: Vec<ClaimRequest>) -> Claims {
+    pub(super) fn new(requests: Vec<ClaimRequest>) -> Claims {
         Claims { requests: broken::requests(requests), begun: AtomicBool::new(false) }
     }
 
@@ -199,10 +243,29 @@ impl Claims {
         }
         claim_all(session, memory, &self.requests).await
     }
+
+    /// Answers them by what the transaction has begun: what they take is for nobody else to be woken for.
+    pub(super) async fn take(
+        &self,
+        session: &mut dyn Session,
+        memory: &Memory,
+        mut begun: Vec<LaneDue>,
+    ) -> Attempted<(Answers, Calls)> {
+        if self.requests.is_empty() {
+            return Ok(((Vec::new(), begun), Calls::default()));
+        }
+        let ((claimed, more), calls) = self.answer(session, memory).await?;
+        for due in &mut begun {
+            let taken = claimed.iter().flatten().filter(|task| task.task_type == due.task_type()).count();
+            due.launched = due.launched.saturating_sub(taken);
+        }
+        begun.extend(more);
+        Ok(((claimed, begun), calls))
+    }
 }
 
 /// What each claim gets, and what became due by the end of tasks that may not start any more.
-type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
+pub(super) type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
 
 /// Answers claims, one after the other.
 async fn claim_all(

@@ -12,7 +12,7 @@ use super::workers::Calls;
 use super::{Memory, Types, runs};
 use crate::plain::{self, IDS, Kind, plain};
 use crate::rows::{Changes, Place, Record};
-use crate::session::{Attempted, Done, Ended, Session};
+use crate::session::{Attempted, Done, Ended, Session, Succeed};
 use crate::worker::{Report, Reported};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use taskwheel_model::{Event, ExecId, Outcome, Ran, Refusal, Status, TaskId, decide};
@@ -23,10 +23,11 @@ pub(super) async fn finish(
     reports: &[Report],
     keep_success: bool,
 ) -> Attempted<((Vec<Reported>, Vec<LaneDue>, Vec<Ran>), Calls)> {
-    if reports.iter().any(is_success) && !reports.iter().all(is_success) {
+    if reports.iter().any(is_success) && !are_of_success(reports) {
         lock(session, reports).await?;
     }
-    let (succeeded, mut callers, mut ran, mut steps) = succeed(session, reports, keep_success).await?;
+    let how = Succeed { keep: keep_success, leaves_runs: false };
+    let Succeeded { executions: succeeded, mut callers, mut ran, mut steps } = succeed(session, reports, how).await?;
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
     let (mut others, mut dues) = (Vec::new().into_iter(), Vec::new());
     if !rest.is_empty() {
@@ -53,6 +54,11 @@ pub(super) async fn finish(
     Ok(((reports.iter().map(answer).collect(), dues, ran), calls))
 }
 
+/// Whether all of them are of success.
+pub(super) fn are_of_success(reports: &[Report]) -> bool {
+    reports.iter().all(is_success)
+}
+
 fn is_success(report: &Report) -> bool {
     matches!(report.outcome, Outcome::Success | Outcome::Completed)
 }
@@ -65,12 +71,18 @@ async fn lock(session: &mut dyn Session, reports: &[Report]) -> Attempted<()> {
     session.rows(&find.lock("r"), &[Kind::Number]).await.map(drop)
 }
 
-/// Ends what was successful, and says which executions did, and whose.
-async fn succeed(
-    session: &mut dyn Session,
-    reports: &[Report],
-    keep_success: bool,
-) -> Attempted<(HashSet<(TaskId, ExecId)>, BTreeSet<String>, Vec<Ran>, Vec<StepEnd>)> {
+/// What ended well.
+#[derive(Default)]
+pub(super) struct Succeeded {
+    pub(super) executions: HashSet<(TaskId, ExecId)>,
+    /// Whose they were.
+    pub(super) callers: BTreeSet<String>,
+    pub(super) ran: Vec<Ran>,
+    steps: Vec<StepEnd>,
+}
+
+/// Ends what was successful.
+pub(super) async fn succeed(session: &mut dyn Session, reports: &[Report], how: Succeed) -> Attempted<Succeeded> {
     let mut seen = HashSet::new();
     let done: Vec<_> = reports
         .iter()
@@ -85,19 +97,19 @@ async fn succeed(
         })
         .collect();
     if done.is_empty() {
-        return Ok(Default::default());
+        return Ok(Succeeded::default());
     }
     let mut done = done;
     done.sort_unstable_by_key(|one| one.id);
-    let executions: HashMap<_, _> = done.iter().map(|one| (one.id, (one.exec_id, one.outcome))).collect();
-    let ended = session.succeed(&done, keep_success).await?;
+    let reported: HashMap<_, _> = done.iter().map(|one| (one.id, (one.exec_id, one.outcome))).collect();
+    let ended = session.succeed(&done, how).await?;
     let callers = ended.iter().filter_map(|one| one.worker_id.clone()).collect();
-    let succeeded = ended.iter().map(|one| (one.id, executions[&one.id].0)).collect();
+    let executions = ended.iter().map(|one| (one.id, reported[&one.id].0)).collect();
     let result = |id| done.binary_search_by_key(&id, |one| one.id).ok().and_then(|place| done[place].result.clone());
     let steps = ends::of_well(&ended, result);
     let ended_at = session.now();
     let ran = |one: Ended| Ran {
-        outcome: executions[&one.id].1,
+        outcome: reported[&one.id].1,
         tenant: one.tenant,
         task_type: one.task_type,
         attempt: one.attempt,
@@ -106,7 +118,7 @@ async fn succeed(
         ended_at,
         status: Status::Success,
     };
-    Ok((succeeded, callers, ended.into_iter().map(ran).collect(), steps))
+    Ok(Succeeded { executions, callers, ran: ended.into_iter().map(ran).collect(), steps })
 }
 
 async fn decide_rest(

@@ -25,6 +25,8 @@ use taskwheel_model::{Definition, Rhythm, Time, Timer};
 
 /// A transaction begins with no more tasks than this, but for one firing that has more by itself.
 const TASKS_MAX: usize = 1_000;
+/// So many types of what was fired are told.
+const TYPES_TOLD_MAX: usize = 4;
 
 /// What came of an attempt to fire.
 pub(super) enum Firings {
@@ -145,7 +147,11 @@ pub(super) async fn fire(
     dues.extend(launch.write_with(session, moved).await?);
     // Whoever fired something looks again soon, and need not know.
     let next_due = if planned.is_empty() { next_due(session).await? } else { None };
-    Ok((Firings::Done(Fired { runs: planned.len(), more, now, next_due }), dues))
+    let mut types: Vec<_> = planned.iter().map(|(firing, _)| firing.definition.task_type.clone()).collect();
+    types.sort_unstable();
+    types.dedup();
+    types.truncate(TYPES_TOLD_MAX);
+    Ok((Firings::Done(Fired { runs: planned.len(), types, more, now, next_due }), dues))
 }
 
 fn is_begun(fate: &Fate) -> bool {

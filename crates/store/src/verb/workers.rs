@@ -130,13 +130,13 @@ impl WorkerCache {
 
     /// Writes down that workers called, where that is due.
     pub(super) async fn seen(&self, session: &mut dyn Session, worker_ids: BTreeSet<String>) -> Attempted<Calls> {
-        let now = session.now();
-        let stale: Vec<_> = worker_ids.into_iter().filter(|id| !self.is(id, |known| known.spares_call(now))).collect();
-        let mut calls = Calls::default();
-        if !stale.is_empty() && session.seen(&stale).await? == stale.len() {
-            calls.seen = stale.into_iter().map(|id| (id, now)).collect();
-        }
-        Ok(calls)
+        let stale = self.stale(worker_ids, session.now());
+        if stale.is_empty() { Ok(Calls::default()) } else { write_seen(session, stale).await }
+    }
+
+    /// The workers whose calls are to be written down.
+    pub(super) fn stale(&self, worker_ids: BTreeSet<String>, now: Time) -> Vec<String> {
+        worker_ids.into_iter().filter(|id| !self.is(id, |known| known.spares_call(now))).collect()
     }
 
     /// Remembers what a transaction wrote, now that it is committed.
@@ -174,6 +174,14 @@ impl WorkerCache {
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes down that workers called.
+pub(super) async fn write_seen(session: &mut dyn Session, worker_ids: Vec<String>) -> Attempted<Calls> {
+    let now = session.now();
+    let all_there = session.seen(&worker_ids).await? == worker_ids.len();
+    let seen = if all_there { worker_ids.into_iter().map(|id| (id, now)).collect() } else { HashMap::new() };
+    Ok(Calls { seen, ..Calls::default() })
 }
 
 /// What a worker says about itself, in short.

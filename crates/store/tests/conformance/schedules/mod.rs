@@ -2,6 +2,7 @@
 
 mod changes;
 mod firing;
+mod handover;
 mod overlap;
 mod records;
 mod shards;
