@@ -129,7 +129,7 @@ impl Dispatch {
 
 /// Wakes the first tickets that sleep, as long as there are tasks left for them.
 fn wake_first(tickets: &VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize, takes: fn(&Ticket) -> usize) {
-    for ticket in &*tickets {
+    for ticket in tickets {
         if *left == 0 {
             return;
         }
