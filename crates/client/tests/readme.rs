@@ -47,7 +47,10 @@ fn lines<'p>(page: &'p str, language: &str) -> impl Iterator<Item = &'p str> {
 fn roots(line: &str) -> impl Iterator<Item = &str> {
     let is_of_path = |one: char| one.is_ascii_alphanumeric() || "_:".contains(one);
     let paths = line.split("//").next().unwrap_or(line).split(move |one| !is_of_path(one));
-    paths.filter_map(|path| path.split_once("::")).map(|(root, _)| root).filter(|root| !root.is_empty())
+    // A turbofish has nothing behind it.
+    let split =
+        paths.filter_map(|path| path.split_once("::")).filter(|(root, rest)| !root.is_empty() && !rest.is_empty());
+    split.map(|(root, _)| root)
 }
 
 #[test]

@@ -105,10 +105,8 @@ async fn a_batch_does_not_tell_of_another_tokens_tasks(server: &Server) {
     let partly = batch(&two, true).await.ok();
     assert_eq!((&partly["errors"][0]["index"], &partly["errors"][0]["field"]), (&json!(1), &json!("unique_key")));
     assert_eq!(partly["items"][1], json!({"index": 2, "id": partly["items"][0]["id"], "created": false}));
-    assert!(
-        partly["items"].as_array().unwrap().len() == 2 && !partly.to_string().contains(&id.to_string()),
-        "{partly}"
-    );
+    let told = partly["items"].as_array().unwrap();
+    assert!(told.len() == 2 && told.iter().all(|item| item["id"] != id), "{partly}");
     let own = batch(&one, true).await.ok();
     assert_eq!(own["items"][0], json!({"index": 1, "id": id, "created": false}), "the own is told: {own}");
 }

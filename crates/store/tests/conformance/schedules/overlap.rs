@@ -42,8 +42,8 @@ async fn a_tenant_at_its_limit_of_live_tasks_begins_no_run(platform: &Platform) 
     }
     let (running, skipped) = ((RunStatus::Running, None), (RunStatus::Skipped, reason("quota")));
     assert_eq!(platform.run_statuses(&schedule).await, [running.clone(), running.clone(), skipped.clone()]);
-    let claimed = platform.claim_one("job").await;
-    platform.finish(&claimed, Outcome::Success).await;
+    let claimed = platform.claim("job").await;
+    platform.finish(&claimed[0], Outcome::Success).await;
     // The number of live tasks is a second old.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     platform.fire_after(1_000).await;
