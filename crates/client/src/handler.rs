@@ -1,6 +1,8 @@
 //! Handlers: what runs a task, and how it may end.
 
+use crate::backend::Claimed;
 use crate::context::TaskContext;
+use crate::execution::Execution;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use taskwheel_model::{field, limits};
+use tracing::Instrument;
 
 /// How a handler ended: with a result, or with how it goes on.
 pub(crate) type Ended = Result<Option<Box<RawValue>>, TaskError>;
@@ -20,6 +23,13 @@ type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// A handler of any payload.
 pub(crate) type Handler = Arc<dyn Fn(TaskContext) -> Running + Send + Sync>;
+
+/// Runs a handler for an execution. What it logs says of which task it is.
+pub(crate) fn run(handler: &Handler, execution: &Arc<Execution>) -> impl Future<Output = Ended> + Send + use<> {
+    let Claimed { id, exec_id, attempt, task_type, .. } = &execution.task;
+    let span = tracing::info_span!("task", task_id = id.0, %exec_id, attempt, "type" = task_type.as_str());
+    handler(TaskContext(execution.clone())).instrument(span)
+}
 
 /// What a handler that does not succeed says about how its task goes on.
 ///

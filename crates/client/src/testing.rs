@@ -32,18 +32,19 @@
 use crate::backend::{Claimed, Report, ReportedOutcome};
 use crate::context::TaskContext;
 use crate::execution::{Bell, Execution};
-use crate::handler::{Handler, TaskError, erase};
+use crate::handler::{Handler, TaskError, erase, run};
 use crate::new_task::{NewTask, milliseconds};
-use crate::worker::report_of;
+use crate::worker::{Worker, report_of};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{Event, ExecId, Life, Outcome, Rules, State, Status, TaskId, Time, TypeSettings, decide};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 /// A task in memory.
@@ -61,7 +62,7 @@ pub struct TestTask {
 /// How a handler ended in a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// What would be reported; `None` where the task was cancelled meanwhile, so that its result is dropped.
+    /// What would be reported; `None` where the task was cancelled or timed out meanwhile, so that its result is dropped.
     pub outcome: Option<Outcome>,
     /// What it produced.
     pub result: Option<Value>,
@@ -104,6 +105,16 @@ impl TestTask {
         };
         let life = Life::new(due, task.expire_at);
         TestTask { task, settings, life, now, checkpoint: None, progress: None, shard: None, parent: None }
+    }
+
+    /// The same task with a checkpoint of an earlier attempt, for its handler to go on from.
+    ///
+    /// # Panics
+    /// When the state is no JSON.
+    #[must_use]
+    pub fn with_checkpoint(self, state: &impl Serialize) -> TestTask {
+        let checkpoint = to_raw_value(state).unwrap_or_else(|error| panic!("the checkpoint is no JSON: {error}"));
+        TestTask { checkpoint: Some(checkpoint), ..self }
     }
 
     /// The same task as one shard of several, the first of which is 0.
@@ -189,7 +200,8 @@ impl TestTask {
         self.start(handler).finish().await
     }
 
-    /// Starts a handler as a worker would, to be cancelled or stopped before it goes on.
+    /// Claims the task as a worker would. The handler does not run yet: what happens to it meanwhile can be said first, and
+    /// [`finish`](TestRun::finish) runs it.
     ///
     /// # Panics
     /// When the task is not due.
@@ -227,14 +239,17 @@ impl TestTask {
         };
         let bell = Arc::new(Bell::default());
         let execution = Arc::new(Execution::new(claimed, bell.clone()));
-        TestRun { task: self, execution, bell, handler: erase(handler) }
+        TestRun { task: self, execution, bell, handler: erase(handler), grace: Worker::GRACE_DEFAULT }
+    }
+
+    fn rules(&self) -> Rules {
+        let task = &self.task;
+        Rules::of(task.retry.clone(), task.max_attempts, task.timeout_ms, Some(&self.settings))
     }
 
     /// What a server would decide. What it would refuse changes nothing.
     fn happen(&mut self, event: &Event) {
-        let task = &self.task;
-        let rules = Rules::of(task.retry.clone(), task.max_attempts, task.timeout_ms, Some(&self.settings));
-        if let Ok(step) = decide(&self.life, &rules, event, self.now) {
+        if let Ok(step) = decide(&self.life, &self.rules(), event, self.now) {
             self.life = step.life;
         }
     }
@@ -246,13 +261,14 @@ fn random() -> [u8; 10] {
     bytes
 }
 
-/// A handler that is started, and runs when it is told to [`finish`](TestRun::finish).
+/// A handler that has its task, and runs when it is told to [`finish`](TestRun::finish).
 #[must_use = "the handler runs when it is told to finish"]
 pub struct TestRun<'t> {
     task: &'t mut TestTask,
     execution: Arc<Execution>,
     bell: Arc<Bell>,
     handler: Handler,
+    grace: Duration,
 }
 
 impl TestRun<'_> {
@@ -263,15 +279,34 @@ impl TestRun<'_> {
         self
     }
 
+    /// Lets the time limit of the attempt run out, so that [`TaskContext::cancelled`] resolves.
+    ///
+    /// # Panics
+    /// When the task has no time limit.
+    pub fn time_out(self) -> Self {
+        let limit = self.task.rules().timeout_ms.unwrap_or_else(|| panic!("the task has no time limit"));
+        self.task.advance(Duration::from_millis(limit.unsigned_abs()));
+        self.execution.lose();
+        self
+    }
+
     /// Stops the worker, so that [`TaskContext::stopping`] resolves.
     pub fn stop(self) -> Self {
         self.bell.stop();
         self
     }
 
-    /// Runs the handler to its end, and does to the task what a server would.
+    /// How long the handler may go on after that: 30 seconds unless given, as with [`Worker::grace`]. They pass by the clock of
+    /// tokio: at once in a test with `#[tokio::test(start_paused = true)]`.
+    pub fn grace(self, period: Duration) -> Self {
+        TestRun { grace: period, ..self }
+    }
+
+    /// Runs the handler to its end, and does to the task what a server would. One that goes on for too long after it was
+    /// cancelled or stopped is dropped where it waits, as by a worker; a task that was not cancelled is then given back with its
+    /// last checkpoint.
     pub async fn finish(self) -> Ran {
-        let TestRun { task, execution, bell, handler } = self;
+        let TestRun { task, execution, bell, handler, grace } = self;
         let saving = async {
             loop {
                 bell.save.notified().await;
@@ -279,9 +314,21 @@ impl TestRun<'_> {
                 execution.was_saved(revision);
             }
         };
+        let over = async {
+            tokio::select! {
+                () = bell.stopping() => {}
+                () = execution.lost() => {}
+            }
+            sleep(grace).await;
+        };
         let ended = tokio::select! {
-            ended = handler(TaskContext(execution.clone())) => ended,
+            biased;
+            ended = run(&handler, &execution) => ended,
             () = saving => Err(TaskError::release()),
+            () = over => {
+                task.advance(grace);
+                Err(TaskError::release())
+            }
         };
         task.checkpoint = execution.checkpoint();
         task.progress = execution.progress().or(task.progress.take());
@@ -351,6 +398,27 @@ mod tests {
         task.advance(Duration::from_secs(3_600));
         task.retry();
         assert_eq!(task.due_in(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_listen_is_dropped_after_the_grace_period() {
+        let deaf = async |ctx: TaskContext, (): ()| {
+            let page: u32 = ctx.restore()?.unwrap_or_default();
+            ctx.checkpoint(&(page + 1))?;
+            sleep(Duration::from_secs(60)).await;
+            Ok::<_, TaskError>(page)
+        };
+        let mut task = TestTask::new(NewTask::new("deaf", &()).timeout(Duration::from_secs(90))).with_checkpoint(&6);
+        let ran = task.start(deaf).stop().finish().await;
+        assert_eq!((ran.outcome, task.status(), task.attempts()), (Some(Outcome::Release), Status::New, 0));
+        assert_eq!(task.checkpoint::<u32>().unwrap(), Some(7), "it goes on from there");
+        assert_eq!(task.now(), TestTask::START + Duration::from_secs(30));
+        let ran = task.start(deaf).grace(Duration::from_secs(61)).stop().finish().await;
+        assert_eq!((ran.outcome, ran.result_as::<u32>().unwrap()), (Some(Outcome::Success), 7), "it ended in time");
+        let mut task = TestTask::new(NewTask::new("deaf", &()).timeout(Duration::from_secs(90)));
+        let ran = task.start(deaf).time_out().finish().await;
+        assert_eq!((ran.outcome, task.status(), task.attempts()), (None, Status::Error, 1));
+        assert_eq!(task.due_in(), Some(Duration::ZERO), "its pause has passed with the grace period");
     }
 
     #[tokio::test]

@@ -85,7 +85,7 @@ impl Caller {
 
     /// Whether it may claim tasks of these types and categories.
     pub(crate) fn may_claim(&self, types: &[String], categories: &[String]) -> Answer<()> {
-        let Some(own) = self.token.as_ref().and_then(|token| token.types.as_ref()) else { return Ok(()) };
+        let Some(own) = self.types() else { return Ok(()) };
         if !categories.is_empty() {
             return Err(Problem::forbidden("a token for some types alone cannot claim by category"));
         }
@@ -93,6 +93,11 @@ impl Caller {
             Some(foreign) => Err(Problem::forbidden(format!("this token is not for the type {foreign}"))),
             None => Ok(()),
         }
+    }
+
+    /// The types that it works for, where that is limited.
+    pub(crate) fn types(&self) -> Option<&[String]> {
+        self.token.as_ref().and_then(|token| token.types.as_deref())
     }
 
     /// In whose name it changes something.

@@ -4,7 +4,8 @@
 //! `worker` for workers in any language, `schedules` for what fires when, `types` for what types settle, `statistics`, `audit` and `health` for whoever watches.
 //! `access`, `scopes`, `quota` and `room` say who may do what and how much of it, by what is `fresh`ly known; `metrics` and
 //! `spans` tell of it.
-//! `input` reads requests strictly, `problem` is the one shape of every error, `listen` is the server around the router.
+//! `input` reads requests strictly, `unread` sees to what nobody read of them, `problem` is the one shape of every error, `listen` is
+//! the server around the router.
 
 mod access;
 mod audit;
@@ -25,6 +26,7 @@ mod statistics;
 mod tasks;
 mod tls;
 mod types;
+mod unread;
 mod worker;
 
 pub use listen::{Listener, Stop, bind};
@@ -47,6 +49,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use taskwheel_engine::Engine;
 use taskwheel_model::Scope;
+use unread::Unread;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::routes;
@@ -165,10 +168,15 @@ pub fn document() -> String {
 async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response {
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
     let is_centre = request.uri().path().starts_with(centre::PATH);
-    let response = match admit(&app, &mut request).await {
-        Err(problem) => problem.into_response(),
+    let (unread, has_asked) = (Unread::of(&mut request), unread::has_asked(request.headers()));
+    let mut response = match admit(&app, &mut request).await {
+        Err(problem) => {
+            drop(request);
+            problem.into_response()
+        }
         Ok(_place) => next.run(request).await,
     };
+    unread.clear(has_asked, &mut response).await;
     let response = if is_centre { centre::answer(response) } else { response };
     app.metrics.count(&method, route.as_ref().map(MatchedPath::as_str), response.status());
     response

@@ -1,5 +1,5 @@
 //! Quotas: what a tenant may have. They are limits against mishaps, not accounts: each node counts its own submits, and the
-//! number of live tasks is a second old.
+//! number of live tasks is a second old. What timers fire is held to them by the store.
 
 use crate::fresh::Age;
 use crate::problem::{Answer, Problem};
@@ -30,8 +30,8 @@ struct Tenant {
 }
 
 impl Quotas {
-    /// Lets a tenant submit so many tasks, or says what it has too much of.
-    pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, tasks: usize) -> Answer<()> {
+    /// Lets a tenant submit so many tasks, or says what it has too much of. More than it may in a second is the fault of a field.
+    pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, field: &str, tasks: usize) -> Answer<()> {
         if self.lock().age.must_read() {
             self.read(store).await?;
         }
@@ -54,7 +54,7 @@ impl Quotas {
         if let Some(per_s) = one.quota.submits_per_s {
             let detail = format!("the tenant {tenant} may submit {per_s} tasks a second");
             if tasks as u64 > per_s.unsigned_abs() {
-                return Err(Problem::field("tasks", detail));
+                return Err(Problem::field(field, detail));
             }
             if !one.submits.take(per_s, tasks) {
                 return Err(Problem::too_often(detail));

@@ -11,7 +11,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use taskwheel_model::{TaskId, limits};
+use std::collections::BTreeSet;
+use taskwheel_model::{FieldError, NewTask, TaskId, limits};
 use taskwheel_store::people::{Acted, Action};
 use taskwheel_store::search::{Filter, Listing, Sort};
 use taskwheel_store::task::{Submitted, TaskDetail};
@@ -19,6 +20,9 @@ use utoipa::ToSchema;
 
 /// Tasks on a page where nothing else is said.
 const PAGE_ROWS_DEFAULT: usize = 50;
+
+/// What is said of a key whose task is not for the caller to see.
+const KEY_OF_ANOTHER: &str = "the key was used by another token, whose task this one may not see";
 
 /// Submits a task. A `unique_key` that is already live answers the task that has it. The same `Idempotency-Key` is answered
 /// with the same task for 24 hours, and refused for another task.
@@ -46,7 +50,7 @@ pub(crate) async fn submit(
         // A repeated call is no new submit, and none of the tenant's quota.
         (Some(answer), _) => (answer, None),
         (None, key) => {
-            app.quotas.admit(store, &task.tenant, 1).await?;
+            app.quotas.admit(store, &task.tenant, "tasks", 1).await?;
             match key {
                 Some(key) => (app.engine.submit_once(key, task).await?, None),
                 None => app.engine.submit_and_show(task).await?,
@@ -75,7 +79,7 @@ async fn answered_task(app: &App, caller: &Caller, id: TaskId) -> Answer<TaskVie
         return Ok(found);
     }
     match app.engine.store().get(caller.tenant(), id).await? {
-        Some(_) => Err(Problem::conflict("the key was used by another token, whose task this one may not see")),
+        Some(_) => Err(Problem::conflict(KEY_OF_ANOTHER)),
         None => Err(Problem::not_found(format!("the key was answered with task {id}, which is gone"))),
     }
 }
@@ -115,7 +119,7 @@ pub(crate) struct BatchItem {
 
 /// Submits many tasks, all or none unless `partial`.
 #[utoipa::path(post, path = "/v1/tasks/batch", tag = "tasks", request_body = BatchInput, responses(
-    (status = CREATED, body = BatchView), (status = BAD_REQUEST, body = Problem),
+    (status = CREATED, body = BatchView), (status = BAD_REQUEST, body = Problem), (status = CONFLICT, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = PAYLOAD_TOO_LARGE, body = Problem),
     (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn submit_batch(
@@ -132,25 +136,41 @@ pub(crate) async fn submit_batch(
         return Err(Problem::field("tasks", message));
     }
     let (origin, submitting) = origin(&app, &caller, &headers);
-    let (mut tasks, mut indexes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tasks, mut errors) = (Vec::new(), Vec::new());
     for (index, task) in input.tasks.into_iter().enumerate() {
         match task.into_task(&origin) {
-            Ok(task) => {
-                tasks.push(task);
-                indexes.push(index);
-            }
+            Ok(task) => tasks.push((index, task)),
             Err(bad) => errors.extend(bad.into_iter().map(|error| BadField::of(Some(index), error))),
         }
     }
     if !errors.is_empty() && !input.partial {
         return Err(Problem::fields(errors));
     }
-    app.quotas.admit(app.engine.store(), &origin.tenant, tasks.len()).await?;
+    let taken = keys_of_others(&app, &caller, &tasks).await?;
+    if let (Some(index), false) = (taken.first(), input.partial) {
+        return Err(Problem::conflict(format!("item {index}: {KEY_OF_ANOTHER}")));
+    }
+    tasks.retain(|(index, _)| !taken.contains(index));
+    let refused = |index| BadField::of(Some(index), FieldError::new("unique_key", KEY_OF_ANOTHER));
+    errors.extend(taken.iter().copied().map(refused));
+    errors.sort_by_key(|error| error.index);
+    let (indexes, tasks): (Vec<_>, Vec<_>) = tasks.into_iter().unzip();
+    app.quotas.admit(app.engine.store(), &origin.tenant, "tasks", tasks.len()).await?;
     let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
     app.spans.submitted(submitting, submitted.len());
     let item = |(index, Submitted { id, created })| BatchItem { index, id, created };
     let items = indexes.into_iter().zip(submitted).map(item).collect();
     Ok((StatusCode::CREATED, Json(BatchView { items, errors })))
+}
+
+/// Those of a batch whose unique key is live in a task that the caller may not see, by their indexes.
+async fn keys_of_others(app: &App, caller: &Caller, tasks: &[(usize, NewTask)]) -> Answer<BTreeSet<usize>> {
+    let unique =
+        |(index, task): &(usize, NewTask)| task.unique_key.clone().map(|key| (*index, (task.task_type.clone(), key)));
+    let (indexes, keys): (Vec<_>, Vec<_>) = tasks.iter().filter_map(unique).unzip();
+    let Some(token_id) = caller.reads_only().filter(|_| !keys.is_empty()) else { return Ok(BTreeSet::new()) };
+    let places = app.engine.store().keys_of_others(caller.submits_for(), token_id, keys).await?;
+    Ok(places.into_iter().map(|place| indexes[place]).collect())
 }
 
 /// A page of tasks.

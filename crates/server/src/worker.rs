@@ -1,15 +1,16 @@
 //! Workers: claim, renew, report. Three calls that any language can make.
 
-use crate::Shared;
 use crate::access::Caller;
 use crate::input::Body;
 use crate::problem::{Answer, BadField, Problem};
 use crate::room::Place;
 use crate::shapes::{At, text};
+use crate::{App, Shared};
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use std::time::Duration;
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, field, limits};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
@@ -225,15 +226,17 @@ pub(crate) async fn renew(
         checkpoint: item.checkpoint.map(text),
         progress: item.progress.and_then(|progress| serde_json::to_string(&progress).ok()),
     };
-    let items: Vec<_> = input.items.into_iter().map(renewal).collect();
+    let mut items: Vec<_> = input.items.into_iter().map(renewal).collect();
     check(&items, Renewal::validate)?;
+    let foreign = foreign(&app, &caller, &ids).await?;
+    items.retain(|item| !foreign.contains(&item.id));
     let renewed = app.engine.renew(Heartbeat { worker_id: input.worker_id, owner: caller.owner() }, items).await?;
     let view = |(id, renewed)| match renewed {
         Renewed::Ok(until) => RenewedView { id, state: "ok", lease_until: Some(At(until)) },
         Renewed::Cancelled => RenewedView { id, state: "cancelled", lease_until: None },
         Renewed::Superseded => RenewedView { id, state: "superseded", lease_until: None },
     };
-    Ok(Json(RenewView { items: ids.into_iter().zip(renewed).map(view).collect() }))
+    Ok(Json(RenewView { items: answers(ids, &foreign, renewed, Renewed::Superseded).map(view).collect() }))
 }
 
 /// A worker reports how executions ended.
@@ -335,8 +338,10 @@ pub(crate) async fn report(
         retry_after_ms: item.retry_after_ms,
         checkpoint: item.checkpoint.map(text),
     };
-    let reports: Vec<_> = input.items.into_iter().map(report).collect();
+    let mut reports: Vec<_> = input.items.into_iter().map(report).collect();
     check(&reports, Report::validate)?;
+    let foreign = foreign(&app, &caller, &ids).await?;
+    reports.retain(|report| !foreign.contains(&report.id));
     let said: Vec<_> = reports.iter().map(|report| (report.id, report.exec_id, report.outcome)).collect();
     let reported = app.engine.report(reports).await?;
     for ((id, exec_id, outcome), answer) in said.into_iter().zip(&reported) {
@@ -348,7 +353,28 @@ pub(crate) async fn report(
         Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },
         Reported::Superseded(status) => ReportedView { id, state: "superseded", status },
     };
-    Ok(Json(ReportView { items: ids.into_iter().zip(reported).map(view).collect() }))
+    Ok(Json(ReportView { items: answers(ids, &foreign, reported, Reported::Superseded(None)).map(view).collect() }))
+}
+
+/// Those tasks that are of a type which the caller's token is not for. Without such a limit nothing is looked up.
+async fn foreign(app: &App, caller: &Caller, ids: &[TaskId]) -> Answer<HashSet<TaskId>> {
+    let Some(own) = caller.types().filter(|_| !ids.is_empty()) else { return Ok(HashSet::new()) };
+    let types = app.engine.store().types_of(ids.to_vec()).await?;
+    Ok(types.into_iter().filter(|(_, task_type)| !own.contains(task_type)).map(|(id, _)| id).collect())
+}
+
+/// The answer for each task: what the store said, and of foreign ones that they are not the caller's.
+fn answers<T: Copy>(
+    ids: Vec<TaskId>,
+    foreign: &HashSet<TaskId>,
+    said: Vec<T>,
+    not_yours: T,
+) -> impl Iterator<Item = (TaskId, T)> {
+    let mut said = said.into_iter();
+    ids.into_iter().map(move |id| {
+        let answer = if foreign.contains(&id) { None } else { said.next() };
+        (id, answer.unwrap_or(not_yours))
+    })
 }
 
 /// What did not simply go well is in the log.

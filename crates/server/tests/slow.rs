@@ -75,3 +75,40 @@ async fn a_head_that_does_not_come_ends_its_connection() {
         .unwrap();
     assert!((70..=76).contains(&asked.elapsed().as_secs()), "{:?}", asked.elapsed());
 }
+
+/// The head of a call that is refused, for it comes from elsewhere.
+fn refused(length: usize) -> String {
+    format!("POST /v1/tasks HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: {length}\r\n\r\n")
+}
+
+#[tokio::test]
+async fn a_refused_call_leaves_its_connection_to_the_next_one_where_its_body_is_small() {
+    let mut called = called().await;
+    let stream = &mut called.stream;
+    for _ in 0..2 {
+        stream.write_all(refused(15).as_bytes()).await.unwrap();
+        // The answer could be given before the body is there.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stream.write_all(b"{\"type\":\"mail\"}").await.unwrap();
+        let answer = read_until(stream, "}").await;
+        assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_without_its_body_says_that_its_connection_ends() {
+    let is_closed = async |head: &str, sent: usize| {
+        let mut called = called().await;
+        called.stream.write_all(head.as_bytes()).await.unwrap();
+        called.stream.write_all(&vec![b' '; sent]).await.unwrap();
+        let answer = read_until(&mut called.stream, "\r\n\r\n").await.to_lowercase();
+        assert!(answer.starts_with("http/1.1 4"), "{answer}");
+        answer.contains("connection: close")
+    };
+    assert!(is_closed(&refused(1_000_000), 0).await, "too much to read it for nothing");
+    assert!(is_closed(&refused(15), 0).await, "it does not come");
+    let asks = refused(15).replace("Host", "Expect: 100-continue\r\nHost");
+    assert!(is_closed(&asks, 0).await, "it is not to come");
+    let large = refused(17 * 1024 * 1024).replace("elsewhere", "localhost");
+    assert!(is_closed(&large, 16 * 1024 * 1024 + 1).await, "the rest of what is too large");
+}

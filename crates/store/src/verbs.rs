@@ -156,6 +156,12 @@ pub trait Access: Send + Sync {
     /// How many tasks of a tenant live.
     async fn live_tasks(&self, tenant: String) -> Result<u64>;
 
+    /// Of which types tasks are. Unknown ids are left out.
+    async fn types_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, String>>;
+
+    /// Which of these unique keys (type, key) of a tenant are live in tasks that were not submitted with a token, by their places.
+    async fn keys_of_others(&self, tenant: String, token_id: i64, keys: Vec<(String, String)>) -> Result<Vec<usize>>;
+
     /// Does something to a task, with a line in the log.
     async fn act_as(&self, by: Actor, tenant: Option<String>, id: TaskId, action: Action) -> Result<Acted>;
 

@@ -27,8 +27,8 @@ pub(crate) struct Embedded(Arc<Engine>);
 
 impl Client {
     /// A client of a database, with an engine in this process and no server: `sqlite://tasks.db`, `postgres://…` or
-    /// `mysql://…`. The schema is brought up to date. Several processes may do this on one PostgreSQL or MySQL database; an
-    /// SQLite file belongs to one.
+    /// `mysql://…`. The schema is brought up to date. Several processes may do this on one PostgreSQL or MySQL database. On
+    /// an SQLite file let one do it: nothing keeps a second one from it, but there is one writer at a time.
     ///
     /// ```
     /// use taskwheel_client::{Client, NewTask, TaskContext, Worker};

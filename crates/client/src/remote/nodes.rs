@@ -254,7 +254,14 @@ fn no_answer(server: &Url, error: &reqwest::Error) -> Error {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    let text = format!("no server answers at {server}: {cause}");
+    let cause = cause.to_string();
+    let text = match cause.strip_prefix("invalid peer certificate: ") {
+        Some(cause) => format!(
+            "the certificate of {server} is not trusted: {cause}; set SSL_CERT_FILE to the certificate of the authority \
+             that signed it"
+        ),
+        None => format!("no server answers at {server}: {cause}"),
+    };
     // A connection that was never made carried nothing there.
     if error.is_connect() { Error::Unavailable(text) } else { Error::OutcomeUnknown(text) }
 }

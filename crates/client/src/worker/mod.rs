@@ -84,6 +84,9 @@ impl Worker {
     /// Handlers that run at once where nothing else is said.
     pub const CONCURRENCY_DEFAULT: usize = 16;
 
+    /// How long handlers may go on where nothing else is said.
+    pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(30);
+
     /// A worker that can do nothing yet.
     pub fn new(client: &Client) -> Worker {
         let settings = Settings {
@@ -91,7 +94,7 @@ impl Worker {
             queue: Worker::CONCURRENCY_DEFAULT,
             heartbeat: Duration::from_secs(5),
             save_every: Duration::from_secs(5),
-            grace: Duration::from_secs(30),
+            grace: Worker::GRACE_DEFAULT,
             host: None,
             app: None,
         };

@@ -55,6 +55,29 @@ async fn a_worker_goes_on_with_another_node_when_its_own_dies() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_named() {
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    std::fs::write(&certificate, signed.cert.pem()).unwrap();
+    std::fs::write(&key, signed.signing_key.serialize_pem()).unwrap();
+    let client = |url: String| Client::connect(url).unwrap();
+    // A client settles how it is encrypted, for both.
+    drop(client("https://127.0.0.1".into()));
+    let tls = taskwheel_server::tls(&certificate, &key).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client(format!("https://{}", listener.local_addr().unwrap()));
+    let serving = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        tls.accept(stream).await.is_ok()
+    };
+    let (called, is_trusted) = tokio::join!(client.types(), serving);
+    let Err(Error::Unavailable(words)) = called else { panic!("{called:?}") };
+    assert!(words.contains("is not trusted: ") && words.contains("SSL_CERT_FILE"), "{words}");
+    assert!(!is_trusted && !words.contains("no server answers"), "{words}");
+}
+
+#[tokio::test]
 async fn a_token_is_sent_with_every_call() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -57,5 +57,6 @@ async fn the_last_reports_have_the_rest_of_the_grace_period() {
 #[test]
 fn what_it_refuses_on_a_transaction_surely_did_not_happen() {
     let refused = sqlite::submit_on(&Connection::open_in_memory().unwrap(), [NewTask::new("mail", &())]);
-    assert!(matches!(&refused, Err(Error::Unexpected(_))), "there is no schema: {refused:?}");
+    let Err(Error::Unexpected(words)) = refused else { panic!("there is no schema: {refused:?}") };
+    assert!(words.contains("make them with `taskwheel migrate`"), "{words}");
 }

@@ -17,9 +17,11 @@ use axum::http::StatusCode;
 use input::{ScheduleEditInput, ScheduleInput};
 use runs::{PAGE_ROWS_DEFAULT, cursor};
 use serde::{Deserialize, Serialize};
+use taskwheel_model::schedule::Shards;
 use taskwheel_model::{Cron, ScheduleStatus, Time, field, limits, zone};
 use taskwheel_store::clock::here;
 use taskwheel_store::schedule::{NewSchedule, RunNow, Schedule, ScheduleEdit, ScheduleQuery};
+use taskwheel_store::worker::Worker;
 use timers::Firings;
 use utoipa::ToSchema;
 use view::{RunView, ScheduleView};
@@ -137,7 +139,7 @@ pub(crate) async fn offline(State(app): Shared, caller: Caller, Number(id): Numb
 /// Runs a schedule now, online or not. Refused where it would overlap and the schedule does not let it.
 #[utoipa::path(post, path = "/v1/schedules/{id}/run", tag = "schedules", params(("id" = i64, Path)), responses(
     (status = CREATED, body = RunView), (status = NOT_FOUND, body = Problem), (status = CONFLICT, body = Problem),
-    (status = SERVICE_UNAVAILABLE, body = Problem)))]
+    (status = UNPROCESSABLE_ENTITY, body = Problem), (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn run(State(app): Shared, caller: Caller, Number(id): Number) -> Answer<(StatusCode, Json<RunView>)> {
     Ok((StatusCode::CREATED, Json(started(&app, &caller, id).await?)))
 }
@@ -220,7 +222,19 @@ async fn removed(app: &App, caller: &Caller, id: i64) -> Answer<()> {
 /// Runs a schedule now.
 async fn started(app: &App, caller: &Caller, id: i64) -> Answer<RunView> {
     let refused = |why: &str| Err(Problem::conflict(format!("schedule {id} was not run: {why}")));
-    match app.engine.store().run_schedule(caller.actor(), caller.tenant(), id).await? {
+    let (schedule, now) = found(app, caller, id).await?;
+    let store = app.engine.store();
+    let tasks = match schedule.definition.shards {
+        None => 1,
+        Some(Shards::Fixed(total)) => total as usize,
+        Some(Shards::PerWorker(_)) => {
+            let takes =
+                |worker: &&Worker| worker.is_alive(now) && worker.types.contains(&schedule.definition.task_type);
+            store.workers().await?.iter().filter(takes).count()
+        }
+    };
+    app.quotas.admit(store, &schedule.tenant, "shards", tasks.max(1)).await?;
+    match store.run_schedule(caller.actor(), caller.tenant(), id).await? {
         None => Err(no_schedule(id)),
         Some(RunNow::Run(run)) => Ok(run.into()),
         Some(RunNow::Overlaps) => refused("another run of it goes on, and its overlap is skip"),

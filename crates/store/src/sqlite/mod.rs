@@ -26,7 +26,7 @@ mod workers;
 use crate::options::{Dialect, Options};
 use crate::session::{Attempted, Database, Fault, Inserted, Repeat, Session, Work};
 use crate::task::Submitted;
-use crate::verb::{Plan, SqlStore, Types, types, unique_keys};
+use crate::verb::{Plan, SqlStore, Types, types, undone, unique_keys};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use rusqlite::config::DbConfig;
@@ -95,7 +95,7 @@ pub fn submit_on(connection: &Connection, tasks: &[NewTask]) -> Result<Vec<Submi
         }
         submitted
     };
-    work().map_err(Fault::into_error)
+    work().map_err(undone)
 }
 
 /// The verb again, without its session: a borrowed connection cannot be sent to another thread, as a session must.

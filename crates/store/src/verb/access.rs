@@ -4,13 +4,14 @@ use super::{Memory, types};
 use crate::access::{Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange};
 use crate::access::{audit_ids_since, sha256};
 use crate::people::{Acted, Action};
-use crate::plain::{Kind, PlainRow, plain};
+use crate::plain::{IDS, Kind, PlainRow, ids, plain};
 use crate::session::{Attempted, Session};
 use crate::task::TaskDetail;
 use crate::verb::watermark::LaneDue;
 use crate::verbs::TaskType;
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet};
 use taskwheel_model::{TaskId, Time, limits};
 
 /// Longer texts are in the log in short.
@@ -146,6 +147,31 @@ SELECT (SELECT count(*) FROM task_waiting WHERE tenant = ?) + (SELECT count(*) F
 pub(super) async fn live_tasks(session: &mut dyn Session, tenant: &str) -> Attempted<u64> {
     let rows = session.rows(&plain(LIVE).bind(tenant).bind(tenant), &[Kind::Number]).await?;
     rows.into_iter().next().map_or(Ok(0), |mut row| row.number().map(i64::unsigned_abs))
+}
+
+/// Of which types tasks are.
+pub(super) async fn types_of(session: &mut dyn Session, of: &[TaskId]) -> Attempted<HashMap<TaskId, String>> {
+    let rows = ids(of.iter().map(|id| id.0));
+    let find = plain("SELECT t.id, t.type FROM ").rows(IDS, rows).and(" JOIN task t ON t.id = n.id");
+    let rows = session.rows(&find, &[Kind::Number, Kind::Text]).await?;
+    rows.into_iter().map(|mut row| Ok((TaskId(row.number()?), row.text()?))).collect()
+}
+
+/// The places of those unique keys that are live in tasks which were not submitted with this token.
+pub(super) async fn keys_of_others(
+    session: &mut dyn Session,
+    tenant: &str,
+    token_id: i64,
+    keys: &[(String, String)],
+) -> Attempted<Vec<usize>> {
+    let keys: Vec<_> = keys.iter().map(|(task_type, key)| (tenant, &**task_type, &**key)).collect();
+    let live = session.live_unique(&keys).await?;
+    let find = plain("SELECT t.id FROM ").rows(IDS, ids(live.iter().flatten().map(|id| id.0)));
+    let find = find.and(" JOIN task t ON t.id = n.id WHERE t.token_id = ?").bind(token_id);
+    let rows = session.rows(&find, &[Kind::Number]).await?;
+    let own = rows.into_iter().map(|mut row| row.number().map(TaskId)).collect::<Attempted<HashSet<_>>>()?;
+    let is_of_another = |id: &Option<TaskId>| id.is_some_and(|id| !own.contains(&id));
+    Ok((0..live.len()).filter(|place| is_of_another(&live[*place])).collect())
 }
 
 /// Does something to a task, with a line in the log that says what is otherwise now.

@@ -7,6 +7,7 @@ use crate::session::{Database, Repeat};
 use crate::verbs::{Access, TaskType};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
+use std::collections::HashMap;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{TaskId, limits};
 use uuid::Uuid;
@@ -68,11 +69,12 @@ impl<D: Database> Access for SqlStore<D> {
         for (name, limit) in [("live_max", quota.live_max), ("submits_per_s", quota.submits_per_s)] {
             limit.map_or(Ok(()), |limit| field::range(name, limit, 0, i64::MAX))?;
         }
-        self.core
-            .change("put_quota", Repeat::Harmless, (by, tenant, quota), |session, input| {
-                Box::pin(async move { access::put_quota(session, &input.1, input.2, &input.0).await })
-            })
-            .await
+        let work = self.core.change("put_quota", Repeat::Harmless, (by, tenant, quota), |session, input| {
+            Box::pin(async move { access::put_quota(session, &input.1, input.2, &input.0).await })
+        });
+        work.await?;
+        self.core.memory.quotas.forget();
+        Ok(())
     }
 
     async fn quotas(&self) -> Result<Vec<(String, Quota)>> {
@@ -83,6 +85,20 @@ impl<D: Database> Access for SqlStore<D> {
         self.core
             .look("live_tasks", tenant, |session, tenant| {
                 Box::pin(async move { access::live_tasks(session, &tenant).await })
+            })
+            .await
+    }
+
+    async fn types_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, String>> {
+        self.core
+            .look("types_of", ids, |session, ids| Box::pin(async move { access::types_of(session, &ids).await }))
+            .await
+    }
+
+    async fn keys_of_others(&self, tenant: String, token_id: i64, keys: Vec<(String, String)>) -> Result<Vec<usize>> {
+        self.core
+            .look("keys_of_others", (tenant, token_id, keys), |session, input| {
+                Box::pin(async move { access::keys_of_others(session, &input.0, input.1, &input.2).await })
             })
             .await
     }
@@ -117,8 +133,12 @@ impl<D: Database> Access for SqlStore<D> {
             let message = format!("must be 1 to {}", limits::PAGE_ROWS_MAX);
             return Err(StoreError::field(FieldError::new("limit", message)));
         }
-        for (name, value) in [("action", &query.action), ("target", &query.target), ("cursor", &query.before)] {
+        for (name, value) in [("action", &query.action), ("target", &query.target)] {
             value.as_ref().map_or(Ok(()), |value| field::text(name, value, limits::KEY_CHARS_MAX))?;
+        }
+        if query.before.as_ref().is_some_and(|before| Uuid::try_parse(before).is_err()) {
+            let message = "must be a next_cursor of an earlier answer";
+            return Err(StoreError::field(FieldError::new("cursor", message)));
         }
         self.core
             .look("audit", query, |session, query| Box::pin(async move { access::audit(session, &query).await }))

@@ -48,7 +48,9 @@ impl<D: Database> Core<D> {
     async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let began = Instant::now();
         let answer = work.await;
-        self.memory.meter.verb(verb, began.elapsed(), answer.is_ok());
+        // What a caller got wrong is no error of the store.
+        let is_ok = matches!(answer, Ok(_) | Err(StoreError::Invalid { .. }));
+        self.memory.meter.verb(verb, began.elapsed(), is_ok);
         answer
     }
 

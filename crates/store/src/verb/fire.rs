@@ -98,6 +98,7 @@ pub(super) async fn fire(
     let types = memory.types.get(session).await?;
     let moment = Moment { types: &types, workers: &workers, now };
     let mut overlaps = Overlaps::of(session, timers.iter().map(|timer| (timer.schedule_id, &timer.definition))).await?;
+    let mut room = memory.quotas.room(session, timers.iter().map(|timer| &*timer.tenant)).await?;
     let mut planned: Vec<(Firing<'_>, Fate)> = Vec::with_capacity(needed);
     for timer in timers {
         let firing = |due: Time| Firing {
@@ -112,8 +113,16 @@ pub(super) async fn fire(
             planned.push((firing(missed.first), Fate::Skip { reason: "misfire", detail: Some(told(missed)) }));
         }
         for due in &timer.due.fire {
-            let fate = overlaps.fate(timer.schedule_id, &timer.tenant, &timer.definition, &moment);
-            if timer.definition.overlap == Overlap::Replace {
+            let tasks = || moment.roots(&timer.definition, &timer.tenant, *due).len();
+            let fate = if room.has(&timer.tenant, tasks) {
+                overlaps.fate(timer.schedule_id, &timer.tenant, &timer.definition, &moment)
+            } else {
+                Fate::skip("quota")
+            };
+            if fate == Fate::Start {
+                room.take(&timer.tenant, tasks);
+            }
+            if timer.definition.overlap == Overlap::Replace && is_begun(&fate) {
                 replace_planned(&mut planned, timer.schedule_id);
             }
             planned.push((firing(*due), fate));
@@ -145,6 +154,7 @@ pub(super) async fn fire(
     }
     let moved = (!moved.is_empty()).then(|| update("task_timer", 1, CURSOR, moved));
     dues.extend(launch.write_with(session, moved).await?);
+    memory.quotas.took(room);
     // Whoever fired something looks again soon, and need not know.
     let next_due = if planned.is_empty() { next_due(session).await? } else { None };
     let mut types: Vec<_> = planned.iter().map(|(firing, _)| firing.definition.task_type.clone()).collect();

@@ -15,6 +15,7 @@ mod ends;
 mod finish;
 mod fire;
 mod launch;
+mod quotas;
 mod read;
 mod records;
 mod renew;
@@ -29,7 +30,7 @@ mod watch;
 mod watermark;
 mod workers;
 
-pub(crate) use submit::{Plan, submit_on, unique_keys};
+pub(crate) use submit::{Plan, submit_on, undone, unique_keys};
 pub(crate) use types::Types;
 
 use self::core::Core;
@@ -49,6 +50,7 @@ use crate::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Repo
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use calendar::{Launched, RunIds};
+use quotas::Quotas;
 use statistics::Ledger;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,6 +96,7 @@ struct Memory {
     meter: Meter,
     run_ids: RunIds,
     launched: Launched,
+    quotas: Quotas,
     /// Tells who waits for timers that some may be due earlier than they were.
     timers: Notify,
     /// Whether a transaction under way moved some.
@@ -161,6 +164,7 @@ impl<D: Database> Store for SqlStore<D> {
     async fn submit_once(&self, key: String, task: NewTask) -> Result<Submitted> {
         field::name(submit::IDEMPOTENCY_KEY, &key, limits::KEY_CHARS_MAX)?;
         task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
+        let task_type = task.task_type.clone();
         let input = (self.core.memory.clone(), key, task);
         // A second try finds the first one's answer.
         let work = self.core.change("submit_once", Repeat::Harmless, input, |session, input| {
@@ -171,7 +175,9 @@ impl<D: Database> Store for SqlStore<D> {
                 Ok((submitted, LaneDue::of(std::slice::from_ref(task), session.now())))
             })
         });
-        self.core.made_due(work).await
+        let (submitted, is_new) = self.core.made_due(work).await?;
+        self.core.memory.meter.submitted(is_new.then_some(task_type.as_str()).into_iter());
+        Ok(submitted)
     }
 
     async fn answer(&self, tenant: String, key: String, fingerprint: i64) -> Result<Option<Submitted>> {
@@ -406,14 +412,16 @@ fn check_each<T>(items: &[T], check: impl Fn(&T) -> Result<(), FieldError>) -> R
         .try_for_each(|(index, item)| check(item).map_err(|error| StoreError::Invalid { index, errors: vec![error] }))
 }
 
+const NO_TABLES: &str =
+    "there are no tables of taskwheel in this database: name another, or make them with `taskwheel migrate`";
+
 /// Whether a schema at `version`, 0 where there is none, may be brought to `known` if it is not there yet.
 pub(crate) fn check_migration(version: i32, known: i32, makes_schema: bool) -> Result<()> {
     if makes_schema || version >= known {
         return Ok(());
     }
     Err(StoreError::Schema(match version {
-        0 => "there are no tables of taskwheel in this database: name another, or make them with `taskwheel migrate`"
-            .into(),
+        0 => NO_TABLES.into(),
         _ => format!("the database's schema is at version {version}: bring it to {known} with `taskwheel migrate`"),
     }))
 }

@@ -1,9 +1,9 @@
 //! Submit: new tasks, in the store's transaction or in the user's own.
 
-use super::Types;
+use super::{NO_TABLES, Types};
 use crate::StoreError;
 use crate::plain::{Kind, plain};
-use crate::session::{Attempted, Insert, Session};
+use crate::session::{Attempted, Fault, Insert, Session};
 use crate::task::{Submitted, Task};
 use std::collections::HashMap;
 use taskwheel_model::submit::RunAt;
@@ -26,21 +26,35 @@ pub(crate) async fn submit_on(
     Ok(plan.answers(&ids))
 }
 
-/// Inserts a task for a call with an idempotency key, unless the key has an answer already.
+/// Why a submit on somebody's own connection failed. Nobody has looked before whether the tables are there.
+pub(crate) fn undone(fault: Fault) -> StoreError {
+    match fault.into_error() {
+        StoreError::Database(text) if is_missing(&text) => StoreError::Schema(NO_TABLES.into()),
+        error => error,
+    }
+}
+
+/// Whether a database says that the first table that is read is not there: SQLite, PostgreSQL, MySQL.
+fn is_missing(text: &str) -> bool {
+    text.contains("task_type")
+        && ["no such table", "does not exist", "doesn't exist"].iter().any(|no| text.contains(no))
+}
+
+/// Inserts a task for a call with an idempotency key, unless the key has an answer already. Says whether it was inserted now.
 pub(super) async fn submit_once(
     session: &mut dyn Session,
     key: &str,
     task: &NewTask,
     types: &Types,
-) -> Attempted<Submitted> {
+) -> Attempted<(Submitted, bool)> {
     let call = Call { tenant: &task.tenant, key, fingerprint: task.fingerprint() };
     if let Some(answer) = answered(session, &call).await? {
-        return Ok(answer);
+        return Ok((answer, false));
     }
     let submitted = submit_on(session, std::slice::from_ref(task), types).await?;
     let answer = submitted.first().copied().ok_or_else(|| StoreError::Database("a task was not stored".into()))?;
     remember(session, &call, answer).await?;
-    Ok(answer)
+    Ok((answer, answer.created))
 }
 
 /// A call with an idempotency key of its tenant.

@@ -212,6 +212,8 @@ async fn the_log_has_pages_and_can_be_searched(platform: &Platform) {
     let (one, _) = page(AuditQuery { limit: 9, target: Some(ids[1].clone()), ..AuditQuery::default() }).await;
     assert_eq!(one, [ids[1].clone()]);
     assert!(platform.store.audit(AuditQuery { limit: 0, ..AuditQuery::default() }).await.is_err());
+    let bad = AuditQuery { limit: 9, before: Some("x".into()), ..AuditQuery::default() };
+    assert!(platform.store.audit(bad).await.unwrap_err().to_string().contains("cursor: must be a next_cursor"));
 }
 
 async fn quotas_are_kept_and_live_tasks_are_counted(platform: &Platform) {
@@ -239,7 +241,24 @@ async fn a_task_knows_the_token_it_was_submitted_with(platform: &Platform) {
     assert_eq!(found.iter().map(|task| (task.id, task.token_id)).collect::<Vec<_>>(), [(own, Some(5))]);
 }
 
+async fn types_of_tasks_and_who_has_unique_keys_are_told(platform: &Platform) {
+    let unique =
+        |task_type: &str, key: &str, token_id| NewTask { unique_key: Some(key.into()), token_id, ..task(task_type) };
+    let own = platform.submit(unique("mail", "a", Some(5))).await;
+    let other = platform.submit(unique("sms", "a", Some(6))).await;
+    let nobodys = platform.submit(unique("mail", "b", None)).await;
+    let types = platform.store.types_of(vec![own, other, nobodys, own, TaskId(other.0 + 1_000)]).await.unwrap();
+    let wanted = [(own, "mail"), (other, "sms"), (nobodys, "mail")].map(|(id, name)| (id, name.to_owned()));
+    assert_eq!(types, wanted.into());
+    let keys = [("mail", "a"), ("sms", "a"), ("mail", "b"), ("mail", "c"), ("sms", "a")];
+    let keys: Vec<_> = keys.iter().map(|(name, key)| ((*name).to_owned(), (*key).to_owned())).collect();
+    let others = platform.store.keys_of_others("default".into(), 5, keys.clone()).await.unwrap();
+    assert_eq!(others, [1, 2, 4], "the own and the free ones are not among them");
+    assert_eq!(platform.store.keys_of_others("acme".into(), 5, keys).await.unwrap(), [0_usize; 0]);
+}
+
 facts![
+    types_of_tasks_and_who_has_unique_keys_are_told,
     a_token_is_kept_without_its_secret,
     a_revoked_or_expired_token_is_worth_nothing_and_has_existed,
     the_last_use_of_a_token_is_shown,

@@ -16,6 +16,7 @@ async fn the_same_key_is_answered_the_same_even_after_the_task_finished(platform
     platform.advance_ms(DAY_MS);
     let again = platform.store.submit_once("k".into(), task("mail")).await.unwrap();
     assert_eq!(again, first);
+    assert_eq!(platform.store.readings().types["mail"].submitted, 1, "it is counted once");
     assert!(platform.store.submit_once("other".into(), task("mail")).await.unwrap().created);
 }
 

@@ -96,7 +96,18 @@ async fn several_submits_fit_in_one_transaction(platform: &Platform) {
     assert_eq!(platform.status(ids[0]).await, Status::Executing);
 }
 
+async fn without_the_tables_it_says_how_to_make_them(platform: &Platform) {
+    let mut raw = platform.raw().await;
+    raw.run("ALTER TABLE task_type RENAME TO task_type_before").await;
+    match submit_on(&mut raw, &[task("mail")]).await {
+        Err(StoreError::Schema(words)) => assert!(words.contains("make them with `taskwheel migrate`"), "{words}"),
+        other => panic!("{other:?}"),
+    }
+    raw.run("ALTER TABLE task_type_before RENAME TO task_type").await;
+}
+
 facts![
+    without_the_tables_it_says_how_to_make_them,
     a_commit_keeps_both_and_a_rollback_neither,
     everything_that_can_be_submitted_can_be_so,
     an_existing_key_answers_its_task_and_the_transaction_goes_on,

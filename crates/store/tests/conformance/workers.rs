@@ -75,6 +75,7 @@ async fn a_call_that_was_rolled_back_is_written_with_the_next(platform: &Platfor
     platform.claim_for(beating("w2")).await;
     let foreign = ClaimRequest { owner: Some("acme".into()), ..beating("w2") };
     platform.store.claim(vec![beating("w1"), foreign]).await.expect_err("another's id is refused");
+    assert_eq!(platform.store.readings().verbs["claim"].errors, 0, "that is the caller's fault, and none of the store");
     platform.claim_for(beating("w1")).await;
     let known: Vec<_> = platform.store.workers().await.unwrap().into_iter().map(|one| one.worker_id).collect();
     assert_eq!(known, ["w1", "w2"]);

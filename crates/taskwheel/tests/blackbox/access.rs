@@ -43,7 +43,7 @@ async fn call(server: &Server, token: Option<&str>, method: Method, path: &str, 
     Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
 }
 
-async fn get(server: &Server, token: &str, path: &str) -> Answer {
+pub(crate) async fn get(server: &Server, token: &str, path: &str) -> Answer {
     call(server, Some(token), Method::GET, path, None).await
 }
 

@@ -6,6 +6,7 @@ use crate::support::{Platform, worker};
 use serde_json::json;
 use std::time::Duration;
 use taskwheel_model::{Outcome, RunStatus, Status, limits};
+use taskwheel_store::access::{Actor, Quota};
 use taskwheel_store::people::{Action, Edit};
 use taskwheel_store::schedule::{RunNow, ScheduleEdit};
 use taskwheel_store::worker::ClaimRequest;
@@ -27,6 +28,30 @@ async fn skip_leaves_out_what_is_due_while_a_run_goes_on(platform: &Platform) {
     platform.finish(&claimed, Outcome::Success).await;
     platform.fire_after(1_000).await;
     assert_eq!(platform.run_statuses(&schedule).await[3], (RunStatus::Running, None));
+}
+
+async fn a_tenant_at_its_limit_of_live_tasks_begins_no_run(platform: &Platform) {
+    let limit = async |live_max| {
+        let quota = Quota { live_max, submits_per_s: None };
+        platform.store.put_quota(Actor::application(), "default".into(), quota).await.unwrap();
+    };
+    limit(Some(5)).await;
+    let schedule = platform.schedule(json!({"shards": 2}), vec![every(1_000)]).await;
+    for _ in 0..3 {
+        platform.fire_after(1_000).await;
+    }
+    let (running, skipped) = ((RunStatus::Running, None), (RunStatus::Skipped, reason("quota")));
+    assert_eq!(platform.run_statuses(&schedule).await, [running.clone(), running.clone(), skipped.clone()]);
+    let claimed = platform.claim("job").await;
+    platform.finish(&claimed[0], Outcome::Success).await;
+    // The number of live tasks is a second old.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    platform.fire_after(1_000).await;
+    platform.fire_after(1_000).await;
+    assert_eq!(platform.run_statuses(&schedule).await[3..], [running.clone(), skipped]);
+    limit(None).await;
+    platform.fire_after(1_000).await;
+    assert_eq!(platform.run_statuses(&schedule).await[5], running, "without a limit nothing holds it");
 }
 
 async fn queue_lets_them_run_one_after_the_other(platform: &Platform) {
@@ -177,6 +202,7 @@ async fn what_begins_because_a_claim_met_expired_tasks_is_told(platform: &Platfo
 }
 
 facts![
+    a_tenant_at_its_limit_of_live_tasks_begins_no_run,
     skip_leaves_out_what_is_due_while_a_run_goes_on,
     queue_lets_them_run_one_after_the_other,
     a_queue_has_a_limit,
