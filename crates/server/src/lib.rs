@@ -35,6 +35,7 @@ pub use tokio_rustls::TlsAcceptor;
 use access::Gate;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
@@ -165,7 +166,9 @@ pub fn document() -> String {
 async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response {
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
     let is_centre = request.uri().path().starts_with(centre::PATH);
+    let is_scrape = method == Method::GET && request.uri().path() == metrics::PATH;
     let response = match admit(&app, &mut request).await {
+        Err(problem) if is_scrape && problem.is_unready() => metrics::bare(&app).into_response(),
         Err(problem) => problem.into_response(),
         Ok(_place) => next.run(request).await,
     };
