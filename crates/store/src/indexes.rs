@@ -12,7 +12,7 @@ fn indexes(schema: &str) -> Vec<Index<'_>> {
     for line in schema.lines() {
         let part = line.trim().trim_end_matches([',', ';']);
         match part.split_whitespace().collect::<Vec<_>>()[..] {
-            ["CREATE", "TABLE", name, ..] => table = name,
+            ["CREATE", "TABLE", "IF", "NOT", "EXISTS", name, ..] | ["CREATE", "TABLE", name, ..] => table = name,
             ["CREATE", "INDEX", name, ..] => found.push(Index { name, remedy: part.to_owned() }),
             ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE" | "PRIMARY", ..] => {
                 found.push(Index { name, remedy: format!("ALTER TABLE {table} ADD {part}") });
@@ -42,6 +42,9 @@ CREATE TABLE task (
     CONSTRAINT task_key UNIQUE (key)
 );
 CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL;
+CREATE TABLE IF NOT EXISTS task_run (
+    KEY task_run_live (status)
+) ENGINE = InnoDB;
 ";
 
     #[test]
@@ -54,9 +57,10 @@ CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL;
                 "ALTER TABLE task ADD UNIQUE KEY task_once (`rank`, id)",
                 "ALTER TABLE task ADD CONSTRAINT task_key UNIQUE (key)",
                 "CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL",
+                "ALTER TABLE task_run ADD KEY task_run_live (status)",
             ]
         );
-        let there = ["task_by_type", "task_once", "task_key", "task_by_key"].map(str::to_owned);
+        let there = ["task_by_type", "task_once", "task_key", "task_by_key", "task_run_live"].map(str::to_owned);
         assert_eq!(missing(SCHEMA, &there), [""; 0]);
     }
 }
