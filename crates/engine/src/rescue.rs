@@ -10,10 +10,13 @@ use crate::{Inner, rest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
-use taskwheel_model::limits;
+use taskwheel_model::{Outcome, limits};
 use taskwheel_store::clock::wall_clock;
-use taskwheel_store::{Rescued, Result};
+use taskwheel_store::{RanOut, Rescued, Result};
 use tokio::sync::watch;
+
+/// Most tasks that the log names after one look.
+const TASKS_LOGGED_MAX: usize = 100;
 
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
     // By the clock on the wall: a machine that slept has not looked.
@@ -39,6 +42,14 @@ async fn look(inner: &Inner, is_unbroken: bool, stopped: &watch::Receiver<bool>)
     loop {
         let rescued = inner.health.look(Loop::Rescue, inner.store.rescue()).await?;
         if rescued != Rescued::default() {
+            for RanOut { id, exec_id, outcome } in rescued.tasks.iter().take(TASKS_LOGGED_MAX) {
+                tracing::info!(
+                    task_id = id.0,
+                    exec_id = exec_id.map(tracing::field::display),
+                    outcome = outcome.map_or("expired", Outcome::word),
+                    "a clock ran out"
+                );
+            }
             tracing::info!(
                 timed_out = rescued.timed_out,
                 lost = rescued.lost,

@@ -167,7 +167,8 @@ pub enum Refusal {
 
 /// The error text of a task that expired.
 pub const EXPIRED: &str = "expired";
-/// The error text of a task whose maximum was lowered to what it had already used.
+/// The error text of a task that used up its attempts without an error at the last: it asked to be tried again, or its maximum was
+/// lowered to what it had already used.
 pub const USED_UP: &str = "attempts used up";
 
 /// Decides what an event does to a task at a time, by its rules.
@@ -352,7 +353,7 @@ fn end(life: &Life, rules: &Rules, outcome: Outcome, retry_after_ms: Option<i64>
         Outcome::Failure => fail(&life, None),
         Outcome::Release => step(Life { attempts: life.attempts.saturating_sub(1), ..life }),
         Outcome::Error | Outcome::Timeout | Outcome::Retry | Outcome::Lost if rules.used_up(life.attempts) => {
-            give_up(&life, rules, None)
+            give_up(&life, rules, (outcome == Outcome::Retry).then_some(USED_UP))
         }
         Outcome::Lost => step(Life { due: now, ..life }),
         Outcome::Error | Outcome::Timeout => {

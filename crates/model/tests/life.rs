@@ -209,6 +209,15 @@ fn expiry_ends_waiting_but_not_running_tasks() {
 }
 
 #[test]
+fn a_task_that_asks_to_be_tried_again_too_often_fails_and_says_why() {
+    let rules = Rules { max_attempts: Some(1), ..rules() };
+    let life = after(&rules, &[claim(1)]);
+    let last = |outcome: Outcome| decide(&life, &rules, &report(1, outcome), NOW).unwrap();
+    assert_eq!((last(Outcome::Retry).life.status(), last(Outcome::Retry).reason), (Status::Failure, Some(USED_UP)));
+    assert_eq!(last(Outcome::Error).reason, None, "an error says more");
+}
+
+#[test]
 fn a_lowered_maximum_is_kept_at_the_claim() {
     let life = after(&rules(), &[claim(1), report(1, Outcome::Retry)]);
     let rules = Rules { max_attempts: Some(1), ..rules() };

@@ -37,6 +37,7 @@ pub use tokio_rustls::TlsAcceptor;
 use access::Gate;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use metrics::Metrics;
@@ -169,10 +170,15 @@ async fn enter(State(app): Shared, mut request: Request, next: Next) -> Response
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
     let is_centre = request.uri().path().starts_with(centre::PATH);
     let (unread, has_asked) = (Unread::of(&mut request), unread::has_asked(request.headers()));
+    let is_scrape = method == Method::GET && request.uri().path() == metrics::PATH;
     let mut response = match admit(&app, &mut request).await {
         Err(problem) => {
             drop(request);
-            problem.into_response()
+            if is_scrape && problem.is_unready() {
+                metrics::bare(&app).into_response()
+            } else {
+                problem.into_response()
+            }
         }
         Ok(_place) => next.run(request).await,
     };

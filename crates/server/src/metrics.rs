@@ -23,6 +23,8 @@ use taskwheel_store::{Backlog, Store};
 /// Where the metrics are.
 pub(crate) const PATH: &str = "/metrics";
 
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// How old what was read from the database may be.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -127,12 +129,19 @@ pub(crate) async fn metrics(State(app): Shared, caller: Caller) -> Answer<impl I
     let seen = app.metrics.seen(&app).await;
     let (engine, store) = (app.engine.readings(), app.engine.store().readings());
     let text = page(seen.as_deref(), &engine, &store, &app.metrics, app.engine.is_healthy());
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
+}
+
+/// What a scrape is told while the database does not answer and nobody knows who asks: what `/readyz` tells everybody.
+pub(crate) fn bare(app: &App) -> impl IntoResponse + use<> {
+    let mut page = Page::default();
+    page.ready(app.engine.is_healthy());
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.0)
 }
 
 fn page(seen: Option<&Seen>, engine: &EngineReadings, store: &Readings, metrics: &Metrics, is_ready: bool) -> String {
     let mut page = Page::default();
-    page.gauge("taskwheel_ready", "Whether the last looks into the database succeeded.", u8::from(is_ready));
+    page.ready(is_ready);
     page.gauge("taskwheel_waiting_claims", "Claims that wait for a task on this node.", engine.waiting_claims);
     page.counter("taskwheel_leases_lost_total", "Executions whose worker went silent.", engine.leases_lost);
     page.counter("taskwheel_timeouts_total", "Executions whose time limit ran out.", engine.timed_out);
@@ -203,6 +212,10 @@ impl Page {
     fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
         self.line(name, &[], value);
+    }
+
+    fn ready(&mut self, is_ready: bool) {
+        self.gauge("taskwheel_ready", "Whether the last looks into the database succeeded.", u8::from(is_ready));
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {

@@ -127,6 +127,11 @@ impl Problem {
     pub(crate) fn unready(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
     }
+
+    /// Whether the server cannot answer for now.
+    pub(crate) fn is_unready(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE.as_u16()
+    }
 }
 
 impl From<FieldError> for Problem {

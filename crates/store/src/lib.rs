@@ -14,6 +14,7 @@ mod connections;
 mod error;
 pub mod export;
 mod faults;
+mod indexes;
 pub mod meter;
 mod options;
 pub mod people;
@@ -35,8 +36,8 @@ pub mod sqlite;
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{
-    Access, Ahead, Backlog, Count, Inspection, Outlived, Rescued, Retention, Statistics, StatisticsRange, Store,
-    TaskType, TypeBacklog, Upcoming, WeakSetting,
+    Access, Ahead, Backlog, Count, Inspection, Outlived, RanOut, Rescued, Retention, Statistics, StatisticsRange,
+    Store, TaskType, TypeBacklog, Upcoming, WeakSetting,
 };
 
 use std::sync::Arc;

@@ -419,15 +419,3 @@ pub(crate) fn write_histogram(histogram: &Histogram) -> String {
 pub(crate) fn read_histogram(text: &str) -> Histogram {
     serde_json::from_str(text).unwrap_or_default()
 }
-
-/// The indexes that a schema makes and that are not there any more.
-pub(crate) fn missing_indexes(schema: &str, there: &[String]) -> Vec<String> {
-    let of_line = |line: &str| {
-        let rest = line.trim().strip_prefix("CREATE INDEX ").or_else(|| line.trim().strip_prefix("KEY "))?;
-        rest.split_whitespace().next().map(str::to_owned)
-    };
-    let made = schema.lines().filter_map(of_line);
-    made.filter(|name| !there.contains(name))
-        .map(|name| format!("the index {name} is missing: make it again as the schema in the source has it"))
-        .collect()
-}

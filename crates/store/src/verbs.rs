@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use taskwheel_model::{NewTask, Status, Tally, TaskId, Time, TypeSettings};
+use taskwheel_model::{ExecId, NewTask, Outcome, Status, Tally, TaskId, Time, TypeSettings};
 
 /// A task store.
 #[async_trait]
@@ -175,7 +175,7 @@ pub trait Access: Send + Sync {
 }
 
 /// What a look at the clocks did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rescued {
     /// Executions whose time limit ran out.
     pub timed_out: u64,
@@ -185,8 +185,21 @@ pub struct Rescued {
     pub released: u64,
     /// Waiting tasks that expired.
     pub expired: u64,
+    /// Which tasks these were.
+    pub tasks: Vec<RanOut>,
     /// Whether there may be more: look again at once.
     pub more: bool,
+}
+
+/// A task whose clock ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RanOut {
+    /// The task.
+    pub id: TaskId,
+    /// Its execution; none where it waited, and expired.
+    pub exec_id: Option<ExecId>,
+    /// How the execution ended.
+    pub outcome: Option<Outcome>,
 }
 
 /// What lies ahead.
@@ -332,6 +345,8 @@ pub struct Inspection {
     pub now: Time,
     /// What else is wrong, each with how to mend it.
     pub findings: Vec<String>,
+    /// What could not be looked at, and is no fault.
+    pub notes: Vec<String>,
 }
 
 /// A setting that may lose acknowledged work in a crash.

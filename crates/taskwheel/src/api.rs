@@ -207,6 +207,11 @@ impl ApiError {
     pub(crate) fn advice(&self) -> Cow<'static, str> {
         match self {
             ApiError::Unreachable { .. } => "start one with `taskwheel serve`, or name it with --server".into(),
+            ApiError::Untrusted { cause, .. } if cause.contains("CaUsedAsEndEntity") => {
+                "the server shows the certificate of an authority: let that authority sign one for the server, and give it to \
+                 --tls-cert; docs/security.md has the commands"
+                    .into()
+            }
             ApiError::Untrusted { .. } => {
                 "set SSL_CERT_FILE to the certificate of the authority that signed the server's".into()
             }

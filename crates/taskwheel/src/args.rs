@@ -34,7 +34,7 @@ const GLOBAL: &str = "Global options";
 pub(crate) struct Cli {
     /// The server to talk to; TASKWHEEL_TOKEN is the token, where it asks for one.
     #[arg(long, env = "TASKWHEEL_SERVER", value_name = "URL", value_parser = server_url)]
-    #[arg(global = true, help_heading = GLOBAL, default_value = "http://127.0.0.1:9222")]
+    #[arg(global = true, help_heading = GLOBAL, default_value = "http://127.0.0.1:9222", hide_env_values = true)]
     pub(crate) server: Url,
     /// The tenant that it is about, where the token is for several.
     #[arg(long, env = "TASKWHEEL_TENANT", global = true, help_heading = GLOBAL)]
@@ -80,8 +80,8 @@ pub(crate) enum Command {
     Purge(Box<PurgeArgs>),
     /// Bring the database's schema up to date.
     Migrate(DatabaseArgs),
-    /// Look for what is wrong with the database.
-    Check(DatabaseArgs),
+    /// Look for what is wrong with a configuration of the server, and with its database.
+    Check(Box<ServeArgs>),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -171,6 +171,11 @@ fn meant(mut known: clap::Command, mut matches: &ArgMatches) -> clap::Command {
 fn in_plain_words(error: clap::Error) -> clap::Error {
     let is_about_digits = error.source().is_some_and(|source| source.is::<ParseIntError>());
     match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+        // A password may be in it.
+        (Some(flag), Some(value)) if value.to_string().contains('@') => {
+            let cause = error.source().map(ToString::to_string).unwrap_or_default();
+            clap::Error::raw(ErrorKind::ValueValidation, format!("invalid value for '{flag}': {cause}\n"))
+        }
         (Some(flag), Some(value)) if is_about_digits => {
             let words = format!("invalid value '{value}' for '{flag}': must be a whole number\n");
             clap::Error::raw(ErrorKind::ValueValidation, words)
@@ -179,10 +184,15 @@ fn in_plain_words(error: clap::Error) -> clap::Error {
     }
 }
 
-/// A server's address. `localhost:9222` would be a URL too, of the scheme `localhost`.
+/// A server's address. `localhost:9222` would be a URL too, of the scheme `localhost`. Who calls is said by a token alone: what is
+/// in an address is shown in errors.
 fn server_url(text: &str) -> Result<Url, String> {
     let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
-    Url::parse(text).ok().filter(is_web).ok_or_else(|| "must be like http://127.0.0.1:9222".into())
+    let url = Url::parse(text).ok().filter(is_web).ok_or("must be like http://127.0.0.1:9222")?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must be without user and password; a token is given with TASKWHEEL_TOKEN".into());
+    }
+    Ok(url)
 }
 
 /// JSON given directly, in a file as `@file`, or on stdin as `-`. It is sent as it was written.
@@ -276,6 +286,11 @@ mod tests {
     fn a_server_is_a_web_address() {
         assert!(server_url("https://tasks.example.com/prefix").is_ok());
         assert!(server_url("localhost:9222").is_err());
+        for line in ["--server http://me:SECRET@host tasks list", "--server me:SECRET@host tasks list"] {
+            let refused = refused(&format!("taskwheel {line}"));
+            assert!(refused.contains("--server") && refused.contains("must be"), "{refused}");
+            assert!(!refused.contains("SECRET"), "{refused}");
+        }
     }
 
     #[test]

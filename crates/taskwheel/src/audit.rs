@@ -41,9 +41,15 @@ pub(crate) async fn audit(api: &Api, is_json: bool, args: AuditArgs) -> Result<(
         return output::print(&answer.json);
     }
     let listed: Listed = api.decode(&answer)?;
-    output::print(&output::table(&COLUMNS, &listed.items))?;
+    output::print(&output::table_with(&COLUMNS, &listed.items, "detail", detail))?;
     if let Some(cursor) = listed.next_cursor {
         output::say(&format!("older ones: --cursor {cursor}"));
     }
     Ok(())
+}
+
+/// What else there is to say: filter and counts of an action on many tasks.
+fn detail(line: &Fields) -> String {
+    let detail = line.get("detail").and_then(|detail| serde_json::from_str(detail.get()).ok());
+    output::words(&detail.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What is done on the database itself: opening it, `taskwheel migrate` and `taskwheel check`.
+//! What is done on the database itself: opening it, and `taskwheel migrate`.
 
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
@@ -6,8 +6,6 @@ use clap::Args;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
-use taskwheel_model::Time;
-use taskwheel_store::clock::here;
 use taskwheel_store::{Dialect, Options, Store, StoreError};
 
 /// Where the tasks are.
@@ -130,48 +128,6 @@ fn file(url: &str) -> Option<&str> {
     Some(path.split('?').next().unwrap_or(path)).filter(|file| !file.is_empty())
 }
 
-/// Looks for what is wrong with a database.
-pub(crate) async fn check(args: DatabaseArgs, json: bool) -> Result<()> {
-    let store = open_existing(&args).await?;
-    let inspection = store.inspect().await?;
-    let contradictions = store.contradictions().await?;
-    let weak = inspection.weak_settings.iter().map(|weak| {
-        format!(
-            "{} is {}: set it to {}, or a crash of the machine may lose acknowledged tasks",
-            weak.name, weak.value, weak.wanted
-        )
-    });
-    let torn = (contradictions > 0).then(|| {
-        format!("{contradictions} tasks are in two places at once or in none: somebody wrote into our tables")
-    });
-    let problems: Vec<_> = weak.chain(torn).chain(skew(inspection.now, here())).chain(inspection.findings).collect();
-    if json {
-        let answer = serde_json::json!({"database": inspection.database, "schema_version": inspection.schema_version,
-                                        "problems": problems});
-        output::print(&answer.to_string())?;
-    } else {
-        output::print(&format!("{}, schema version {}", inspection.database, inspection.schema_version))?;
-        problems.iter().try_for_each(|problem| output::print(&format!("- {problem}")))?;
-    }
-    if problems.is_empty() && !json {
-        output::say("nothing is wrong");
-    }
-    if problems.is_empty() { Ok(()) } else { bail!("{} problems were found", problems.len()) }
-}
-
-/// How far the clocks of this machine and of the database may be apart. Nothing depends on it but what people read.
-const SKEW_MS_MAX: i64 = 2_000;
-
-fn skew(of_database: Time, here: Time) -> Option<String> {
-    let ahead_ms = of_database.ms_since(here);
-    let (apart_ms, side) = (ahead_ms.abs(), if ahead_ms < 0 { "behind" } else { "ahead of" });
-    (apart_ms > SKEW_MS_MAX).then(|| {
-        format!(
-            "the database's clock is {apart_ms} ms {side} this machine's: tasks go by the database's; let both be set by NTP"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,15 +149,6 @@ mod tests {
             assert!(!refused(secret).is_empty() && !refused(secret).contains("secret"), "{secret}");
         }
         assert_eq!(refused("sqlite:///x.db"), "");
-    }
-
-    #[test]
-    fn clocks_that_are_far_apart_are_named_and_which_is_behind() {
-        let here = Time(1_000_000);
-        let of_database = |ahead_ms: i64| skew(here.plus_ms(ahead_ms), here).unwrap_or_default();
-        assert_eq!((of_database(SKEW_MS_MAX), of_database(-SKEW_MS_MAX)), (String::new(), String::new()));
-        assert!(of_database(2_001).contains("is 2001 ms ahead of this machine's"), "{}", of_database(2_001));
-        assert!(of_database(-2_001).contains("is 2001 ms behind this machine's"), "{}", of_database(-2_001));
     }
 
     #[test]

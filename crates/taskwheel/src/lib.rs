@@ -7,6 +7,7 @@
 mod api;
 mod args;
 mod audit;
+mod check;
 mod collector;
 mod database;
 mod duration;
@@ -73,7 +74,7 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Audit(args) => audit::audit(&api()?, cli.json, args).await,
         Command::Purge(args) => purge::purge(*args, cli.json).await,
         Command::Migrate(args) => database::migrate(args, cli.json).await,
-        Command::Check(args) => database::check(args, cli.json).await,
+        Command::Check(args) => check::check(*args, cli.json).await,
         Command::Completions { shell } => completions(shell),
     }
 }

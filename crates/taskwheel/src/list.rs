@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
+use taskwheel_model::NewTask;
 use tokio::time::Instant;
 
 /// Rows of a page where nobody says how many.
@@ -86,8 +87,15 @@ impl Listed {
         }
         let rows: Vec<Fields> =
             self.items.iter().map(|item| serde_json::from_str(item.get())).collect::<Result<_, _>>()?;
-        output::print(&output::table(&COLUMNS, &rows))
+        output::print(&output::table(&columns(&rows), &rows))
     }
+}
+
+/// The columns of some tasks. Whose they are is shown where that is not `default` for all: to who looks over several tenants.
+fn columns(rows: &[Fields]) -> Vec<&'static str> {
+    let is_default = rows.iter().all(|row| output::text(row, "tenant") == NewTask::TENANT_DEFAULT);
+    let (id, others) = COLUMNS.split_at(1);
+    [id, if is_default { &[] } else { &["tenant"] }, others].concat()
 }
 
 pub(crate) async fn list(api: &Api, is_json: bool, ListArgs { filter, page, all }: ListArgs) -> Result<()> {

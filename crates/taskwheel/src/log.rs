@@ -1,7 +1,10 @@
 //! The server's log: to stderr, as much as TASKWHEEL_LOG asks for.
 
+use crate::output;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use jiff::Timestamp;
+use serde_json::json;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -19,7 +22,7 @@ pub(crate) enum LogFormat {
 
 /// Starts the log.
 pub(crate) fn start(format: LogFormat) -> Result<()> {
-    let filter = filter(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())?;
+    let filter = filter_of_environment()?;
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     match format {
@@ -27,6 +30,23 @@ pub(crate) fn start(format: LogFormat) -> Result<()> {
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// What is to be logged.
+pub(crate) fn filter_of_environment() -> Result<EnvFilter> {
+    filter(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
+}
+
+/// Writes a warning that must be seen, however little is logged.
+pub(crate) fn warn_always(format: LogFormat, message: &str) {
+    match format {
+        LogFormat::Text => output::say(&format_args!("WARNING: {message}")),
+        LogFormat::Json => {
+            let (timestamp, target) = (Timestamp::now().to_string(), env!("CARGO_PKG_NAME"));
+            let line = json!({"timestamp": timestamp, "level": "WARN", "message": message, "target": target});
+            output::say(&line);
+        }
+    }
 }
 
 /// What is logged. A word that is no level would be taken for a part of the program, and silence all others.

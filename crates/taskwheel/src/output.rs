@@ -5,6 +5,7 @@
 use crate::api::ApiError;
 use anyhow::Result;
 use comfy_table::{Table, presets};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -35,7 +36,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
 }
 
 /// The fields of a value that was made here.
-pub(crate) fn fields(value: &serde_json::Value) -> Result<Fields> {
+pub(crate) fn fields(value: &Value) -> Result<Fields> {
     Ok(serde_json::from_str(&value.to_string())?)
 }
 
@@ -63,6 +64,31 @@ pub(crate) fn table(columns: &[&str], rows: &[Fields]) -> String {
     table.set_header(columns.iter().map(|column| column.to_uppercase()));
     table.add_rows(rows.iter().map(|row| columns.iter().map(|column| cell(&text(row, column)))));
     lines(table)
+}
+
+/// The same, with a last column of these texts, however long they are.
+pub(crate) fn table_with(columns: &[&str], rows: &[Fields], last: &str, text_of: impl Fn(&Fields) -> String) -> String {
+    let mut table = plain();
+    table.set_header(columns.iter().chain([&last]).map(|column| column.to_uppercase()));
+    for row in rows {
+        let cells = columns.iter().map(|column| cell(&text(row, column)));
+        table.add_row(cells.chain([on_one_line(&text_of(row))]));
+    }
+    lines(table)
+}
+
+/// JSON in words: `action=cancel filter=(type=mail) matched=2`.
+pub(crate) fn words(value: &Value) -> String {
+    let pair = |(name, value): (&String, &Value)| match value {
+        Value::Object(_) => format!("{name}=({})", words(value)),
+        _ => format!("{name}={}", words(value)),
+    };
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => fields.iter().map(pair).collect::<Vec<_>>().join(" "),
+        _ => value.to_string(),
+    }
 }
 
 /// One thing with all of its fields, these first, without those that are null.
@@ -134,6 +160,20 @@ mod tests {
         let long = cell(&"é".repeat(100));
         assert_eq!(long.chars().count(), CELL_CHARS_MAX);
         assert!(long.ends_with('…'));
+    }
+
+    #[test]
+    fn words_say_what_json_says() {
+        let detail = serde_json::json!({"action": "cancel", "changed": 1, "filter": {"key": null, "type": "mail"}});
+        assert_eq!(words(&detail), "action=cancel changed=1 filter=(key= type=mail)");
+        assert_eq!(words(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_last_column_is_as_long_as_its_text() {
+        let text = "x".repeat(200);
+        let shown = table_with(&["id"], &[fields(r#"{"id":7}"#)], "detail", |_| text.clone());
+        assert!(shown.starts_with("ID") && shown.contains("DETAIL") && shown.contains(&text), "{shown}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `taskwheel serve`: the server.
 
-use crate::collector;
+use crate::collector::Collector;
 use crate::database::{self, DatabaseArgs};
 use crate::log::{self, LogFormat};
 use crate::output;
@@ -29,7 +29,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TASKWHEEL_LISTEN", default_value = ADDRESS_DEFAULT)]
     listen: String,
     #[command(flatten)]
-    database: DatabaseArgs,
+    pub(crate) database: DatabaseArgs,
     /// The certificate to serve HTTPS with, with its chain, as PEM.
     #[arg(long, env = "TASKWHEEL_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -57,25 +57,32 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
     let stop = stop_signal()?;
     allow_connections();
     let address = address(&args.listen).await?;
-    let (tls, spans) = (acceptor(&args)?, collector::spans()?);
+    let (tls, collector) = (acceptor(&args)?, Collector::of_environment()?);
     // The only one on this file, for as long as it lives.
     let _only = database::only_server(&args.database.database)?;
     let in_use =
         || format!("cannot listen on {address}: end what listens there, or choose another address with --listen");
     check_free(address).with_context(in_use)?;
     let store = database::open(&args.database, args.retention.keeps_success()).await?;
-    may_listen(&*store, address, tls.is_some()).await?;
+    if let Some(refusal) = without_tokens(&*store, address).await? {
+        bail!(refusal);
+    }
+    if let Some(warning) = without_tls(address, tls.is_some()) {
+        log::warn_always(args.log_format, &warning);
+    }
     let listener = taskwheel_server::bind(address, tls).await.with_context(in_use)?;
     let (address, scheme) = (listener.address()?, listener.scheme());
     let inspection = store.inspect().await?;
+    let token = if store.has_tokens().await? { "export TASKWHEEL_TOKEN=…\n          " } else { "" };
     let engine = Arc::new(Engine::start(store, args.retention.options()));
+    let (spans, sending) = collector.map(Collector::start).unzip();
     let durability = if inspection.weak_settings.is_empty() { "durable" } else { "NOT durable, see the log" };
     let client = client(scheme, address);
     // Whoever reads no further than where it listens must not end it.
     let _ = output::print(&format!(
         "taskwheel {} listens on {scheme}://{address}\n\
          database: {}, {} ({durability})\n\
-         try:      {client} submit hello --payload '{{\"name\": \"you\"}}'\n          \
+         try:      {token}{client} submit hello --payload '{{\"name\": \"you\"}}'\n          \
                    {client} work --type hello -- cat\n          \
                    {client} tasks list",
         env!("CARGO_PKG_VERSION"),
@@ -89,7 +96,11 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<()> {
         tracing::info!("stopping: calls under way are answered first");
         ending.stop().await;
     };
-    tokio::join!(listener.serve(taskwheel_server::router(engine, spans, args.timezone), stop), end);
+    let router = taskwheel_server::router(engine, spans.unwrap_or_default(), args.timezone);
+    tokio::join!(listener.serve(router, stop), end);
+    if let Some(sending) = sending {
+        sending.flush().await;
+    }
     Ok(())
 }
 
@@ -135,24 +146,41 @@ fn acceptor(args: &ServeArgs) -> Result<Option<taskwheel_server::TlsAcceptor>> {
 }
 
 /// While there has never been a token nobody is asked who they are, so only this machine may call.
-async fn may_listen(store: &dyn Store, address: SocketAddr, is_encrypted: bool) -> Result<()> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    if !store.has_tokens().await? {
-        bail!(
+async fn without_tokens(store: &dyn Store, address: SocketAddr) -> Result<Option<String>> {
+    let is_open = !address.ip().is_loopback() && !store.has_tokens().await?;
+    Ok(is_open.then(|| {
+        format!(
             "there are no tokens yet, so the server listens on this machine alone: make one with `taskwheel tokens \
              create --role admin` and the same --database, or use --listen 127.0.0.1:{}",
             address.port()
-        );
-    }
-    if !is_encrypted {
-        tracing::warn!(
+        )
+    }))
+}
+
+fn without_tls(address: SocketAddr, is_encrypted: bool) -> Option<String> {
+    (!address.ip().is_loopback() && !is_encrypted).then(|| {
+        format!(
             "LISTENING ON {address} WITHOUT TLS: tokens and tasks can be read on the way; give --tls-cert and --tls-key, or \
              let only a proxy that has TLS reach this address"
-        );
+        )
+    })
+}
+
+/// What `serve` would refuse by itself, or warn about, each with how to mend it.
+pub(crate) async fn problems(args: &ServeArgs) -> Vec<String> {
+    let (address, tls) = (address(&args.listen).await, acceptor(args));
+    let warning =
+        address.as_ref().ok().and_then(|address| without_tls(*address, tls.as_ref().map_or(true, Option::is_some)));
+    let refusals = [log::filter_of_environment().err(), address.err(), tls.err(), Collector::of_environment().err()];
+    refusals.into_iter().flatten().map(|error| format!("{error:#}")).chain(warning).collect()
+}
+
+/// The same, of what it would find in its database.
+pub(crate) async fn problems_with(args: &ServeArgs, store: &dyn Store) -> Result<Option<String>> {
+    match address(&args.listen).await {
+        Ok(address) => without_tokens(store, address).await,
+        Err(_) => Ok(None),
     }
-    Ok(())
 }
 
 /// Becomes true at SIGTERM and Ctrl-C.

@@ -8,10 +8,19 @@ use clap::Args;
 use jiff::Timestamp;
 use reqwest::Method;
 use serde::Deserialize;
+use serde_json::value::to_raw_value;
 use std::time::Duration;
 
-const COLUMNS: [&str; 8] =
-    ["type", "success_first", "success_second", "success_later", "errors", "failures", "wait_ms", "run_ms"];
+const COLUMNS: [&str; 8] = [
+    "type",
+    "success_first",
+    "success_second",
+    "success_later",
+    "errors",
+    "failures",
+    "wait_ms p50/p90/p99",
+    "run_ms p50/p90/p99",
+];
 
 /// The longest range that the server reads.
 const LAST_MAX: Duration = Duration::from_hours(7 * 24);
@@ -46,6 +55,33 @@ pub(crate) async fn stats(api: &Api, is_json: bool, args: StatsArgs) -> Result<(
     if is_json {
         return output::print(&answer.json);
     }
-    let listed: Listed = api.decode(&answer)?;
+    let mut listed: Listed = api.decode(&answer)?;
+    if listed.items.is_empty() {
+        output::say("nothing ended in that time");
+        return Ok(());
+    }
+    for row in &mut listed.items {
+        in_one_cell(row)?;
+    }
     output::print(&output::table(&COLUMNS, &listed.items))
+}
+
+/// Durations that a share of all did not exceed; none where there was nothing.
+#[derive(Deserialize)]
+struct Percentiles {
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+}
+
+/// Writes the percentiles of a row as its columns name them: `4/8/16`.
+fn in_one_cell(row: &mut Fields) -> Result<()> {
+    for column in &COLUMNS[6..] {
+        let field = column.split(' ').next().unwrap_or_default();
+        let Some(json) = row.get(field) else { continue };
+        let Percentiles { p50, p90, p99 } = serde_json::from_str(json.get())?;
+        let cell = [p50, p90, p99].map(|ms| ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string())).join("/");
+        row.insert((*column).to_owned(), to_raw_value(&cell)?);
+    }
+    Ok(())
 }

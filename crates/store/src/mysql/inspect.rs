@@ -1,7 +1,7 @@
 //! How the database stands.
 
 use super::{fault, number};
-use crate::rows::missing_indexes;
+use crate::indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::mysql::MySqlConnection;
@@ -34,12 +34,14 @@ pub(super) async fn inspect(connection: &mut MySqlConnection, now: Time) -> Atte
             weak_settings.push(WeakSetting { name: (*name).into(), value, wanted: values[0].into() });
         }
     }
+    let (findings, notes) = findings(connection).await?;
     Ok(Inspection {
         database: if version.contains("MariaDB") { version } else { format!("MySQL {version}") },
         schema_version: scalar(connection, "SELECT version FROM taskwheel_schema").await?,
         weak_settings,
         now,
-        findings: findings(connection).await?,
+        findings,
+        notes,
     })
 }
 
@@ -53,17 +55,19 @@ const INDEXES: &str = "SELECT DISTINCT index_name FROM information_schema.statis
 /// The number of "access denied".
 const DENIED: u16 = 1227;
 
-async fn findings(connection: &mut MySqlConnection) -> Attempted<Vec<String>> {
-    let mut findings = match texts(connection, HORIZON).await {
-        Err(error) if number(&error) == DENIED => vec![
-            "who keeps the server from removing dead rows is not shown to this user: GRANT PROCESS ON *.* lets it look"
-                .into(),
-        ],
-        looked => looked.map_err(fault)?,
+/// What this user is not shown, and need not be.
+const UNSEEN: &str =
+    "who keeps the server from removing dead rows is not shown to this user: GRANT PROCESS ON *.* lets it look";
+
+/// What is wrong, and what could not be looked at.
+async fn findings(connection: &mut MySqlConnection) -> Attempted<(Vec<String>, Vec<String>)> {
+    let (mut findings, notes) = match texts(connection, HORIZON).await {
+        Err(error) if number(&error) == DENIED => (Vec::new(), vec![UNSEEN.into()]),
+        looked => (looked.map_err(fault)?, Vec::new()),
     };
     let there = texts(connection, INDEXES).await.map_err(fault)?;
-    findings.extend(missing_indexes(super::migrate::SCHEMA, &there));
-    Ok(findings)
+    findings.extend(indexes::missing(super::migrate::SCHEMA, &there));
+    Ok((findings, notes))
 }
 
 async fn texts(connection: &mut MySqlConnection, sql: &'static str) -> sqlx::Result<Vec<String>> {

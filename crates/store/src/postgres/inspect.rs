@@ -1,7 +1,7 @@
 //! How the database stands.
 
 use super::fault;
-use crate::rows::missing_indexes;
+use crate::indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::Row;
@@ -41,6 +41,7 @@ pub(super) async fn inspect(connection: &mut PgConnection, now: Time) -> Attempt
         weak_settings,
         now,
         findings: findings(connection).await?,
+        notes: Vec::new(),
     })
 }
 
@@ -70,7 +71,7 @@ async fn findings(connection: &mut PgConnection) -> Attempted<Vec<String>> {
         findings.extend(texts(connection, sql).await?);
     }
     let there = texts(connection, INDEXES).await?;
-    findings.extend(missing_indexes(super::migrate::SCHEMA, &there));
+    findings.extend(indexes::missing(super::migrate::SCHEMA, &there));
     Ok(findings)
 }
 

@@ -22,7 +22,9 @@ pub(super) async fn migrate(connect: &PgConnectOptions, options: &Options) -> Re
     let number = options.number;
     let mut connection = connect.connect().await.map_err(unavailable)?;
     let mut transaction = connection.begin().await.map_err(unavailable)?;
-    transaction.execute(AssertSqlSafe(format!("SELECT pg_advisory_xact_lock({LOCK})"))).await.map_err(unavailable)?;
+    // That a table is there already is no news.
+    let begin = format!("SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock({LOCK})");
+    transaction.execute(AssertSqlSafe(begin)).await.map_err(unavailable)?;
     transaction
         .execute(
             "CREATE TABLE IF NOT EXISTS taskwheel_schema (version integer NOT NULL, oldest_program integer NOT NULL,

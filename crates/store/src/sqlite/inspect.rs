@@ -1,6 +1,6 @@
 //! How the database stands.
 
-use crate::rows::missing_indexes;
+use crate::indexes;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use rusqlite::{Connection, types::FromSql};
@@ -32,13 +32,14 @@ pub(super) fn inspect(connection: &Connection, now: Time) -> Attempted<Inspectio
         weak_settings,
         now,
         findings: findings(connection)?,
+        notes: Vec::new(),
     })
 }
 
 fn findings(connection: &Connection) -> Attempted<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'index'")?;
     let there = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-    Ok(missing_indexes(super::migrate::SCHEMA, &there))
+    Ok(indexes::missing(super::migrate::SCHEMA, &there))
 }
 
 fn weak(name: &str, value: String, wanted: &str) -> WeakSetting {

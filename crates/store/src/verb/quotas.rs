@@ -41,10 +41,11 @@ impl Quotas {
         session: &mut dyn Session,
         tenants: impl Iterator<Item = &'t str>,
     ) -> Attempted<Room> {
-        if !self.lock().read_at.is_some_and(is_fresh) {
+        let mut room = Room(HashMap::new());
+        let mut tenants = tenants.peekable();
+        if tenants.peek().is_some() && !self.lock().read_at.is_some_and(is_fresh) {
             self.read(session).await?;
         }
-        let mut room = Room(HashMap::new());
         for tenant in tenants {
             let Some((most, known)) = self.limit(tenant).filter(|_| !room.0.contains_key(tenant)) else { continue };
             let live = match known {

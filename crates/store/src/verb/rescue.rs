@@ -9,8 +9,8 @@ use super::watermark::LaneDue;
 use super::{Memory, ends, runs, workers};
 use crate::rows::{Change, Place, Record};
 use crate::session::{Attempted, Session};
-use crate::verbs::Rescued;
-use taskwheel_model::{Event, Outcome, Ran, Time, decide, limits};
+use crate::verbs::{RanOut, Rescued};
+use taskwheel_model::{Event, ExecId, Outcome, Ran, Time, decide, limits};
 
 pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attempted<(Rescued, Vec<LaneDue>, Vec<Ran>)> {
     let now = session.now();
@@ -51,6 +51,8 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
                     Some(Outcome::Release) => rescued.released += 1,
                     _ => rescued.expired += 1,
                 }
+                let exec_id = step.ended.and_then(|_| exec_id(record));
+                rescued.tasks.push(RanOut { id: record.content.id, exec_id, outcome: step.ended });
                 ran.extend(step::ran(record, &step, now));
                 changes.push(step::change(record, &step, &Leaving::default(), &hosts, now));
             }
@@ -66,6 +68,13 @@ pub(super) async fn rescue(session: &mut dyn Session, memory: &Memory) -> Attemp
 fn worker_id(record: &Record) -> Option<&String> {
     match &record.place {
         Place::Live(row) => row.worker_id.as_ref(),
+        Place::History(_) => None,
+    }
+}
+
+fn exec_id(record: &Record) -> Option<ExecId> {
+    match &record.place {
+        Place::Live(row) => row.exec_id,
         Place::History(_) => None,
     }
 }

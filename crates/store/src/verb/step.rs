@@ -59,11 +59,14 @@ pub(super) fn lane_due(change: &Change) -> Option<LaneDue> {
 }
 
 fn error_text(step: &Step, leaving: &Leaving) -> Option<String> {
+    if let Some(error) = &leaving.error {
+        return Some(field::cut(error, limits::ERROR_BYTES_MAX));
+    }
     let text = match (step.ended, step.reason) {
         (_, Some(reason)) => reason,
         (Some(Outcome::Timeout), _) => "the time limit of the attempt ran out",
         (Some(Outcome::Lost), _) => "the worker went silent",
-        _ => return leaving.error.as_deref().map(|error| field::cut(error, limits::ERROR_BYTES_MAX)),
+        _ => return None,
     };
     Some(text.to_owned())
 }

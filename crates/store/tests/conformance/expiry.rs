@@ -3,9 +3,9 @@
 use crate::facts;
 use crate::support::{Platform, due_in, task};
 use taskwheel_model::{NewTask, Outcome, Status, TypeSettings, limits};
-use taskwheel_store::Rescued;
 use taskwheel_store::people::{Acted, Action, Edit};
 use taskwheel_store::worker::Reported;
+use taskwheel_store::{RanOut, Rescued};
 
 fn expiring(platform: &Platform, in_ms: i64) -> NewTask {
     NewTask { expire_at: Some(platform.now().plus_ms(in_ms)), ..task("mail") }
@@ -16,7 +16,8 @@ async fn a_waiting_task_expires_into_failure(platform: &Platform) {
     platform.advance_ms(999);
     assert_eq!(platform.rescue().await, Rescued::default());
     platform.advance_ms(1);
-    assert_eq!(platform.rescue().await, Rescued { expired: 1, ..Rescued::default() });
+    let tasks = vec![RanOut { id, exec_id: None, outcome: None }];
+    assert_eq!(platform.rescue_by_name().await, Rescued { expired: 1, tasks, ..Rescued::default() });
     let shown = platform.task(id).await;
     assert_eq!((shown.status, shown.error_info.as_deref()), (Status::Failure, Some("expired")));
     assert_eq!((shown.attempts, shown.error_count), (0, 0));

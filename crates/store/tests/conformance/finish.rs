@@ -132,6 +132,7 @@ async fn retry_comes_back_later_without_an_error(platform: &Platform) {
     platform.advance_ms(10_000);
     let third = platform.claim_one("mail").await;
     assert_eq!(platform.finish(&third, Outcome::Retry).await, Reported::Accepted(Status::Failure), "attempts used up");
+    assert_eq!(platform.task(third.id).await.error_info.as_deref(), Some("attempts used up"));
 }
 
 async fn release_gives_the_attempt_back(platform: &Platform) {

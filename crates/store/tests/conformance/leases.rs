@@ -4,8 +4,8 @@ use crate::facts;
 use crate::support::platform::renewal;
 use crate::support::{Platform, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TypeSettings, limits};
-use taskwheel_store::Rescued;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewed, Reported};
+use taskwheel_store::{RanOut, Rescued};
 
 const BEAT_MS: i64 = 1_000;
 
@@ -65,7 +65,8 @@ async fn a_lease_without_heartbeat_ends_after_the_limit_or_fifteen_minutes(platf
     platform.advance_ms(15 * 60_000 - 1);
     assert_eq!(platform.rescue().await, Rescued::default());
     platform.advance_ms(1);
-    assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() });
+    let of = RanOut { id: claimed.id, exec_id: Some(claimed.exec_id), outcome: Some(Outcome::Lost) };
+    assert_eq!(platform.rescue_by_name().await, Rescued { lost: 1, tasks: vec![of], ..Rescued::default() });
     let shown = platform.task(claimed.id).await;
     assert_eq!((shown.status, shown.attempts, shown.error_count), (Status::Error, 1, 1));
     assert_eq!(shown.run_at, platform.now(), "due at once");

@@ -86,6 +86,7 @@ fn start(command: &[OsString], task: &Task) -> io::Result<Child> {
         .env("TASKWHEEL_SHARD_INDEX", task.shard_index.map(|index| index.to_string()).unwrap_or_default())
         .env("TASKWHEEL_SHARD_TOTAL", task.shard_total.map(|total| total.to_string()).unwrap_or_default())
         .env("TASKWHEEL_PARENT", task.parent.as_ref().map_or("", |parent| parent.get()))
+        .env("TRACEPARENT", task.traceparent.as_deref().unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -39,6 +39,7 @@ pub(super) struct Task {
     pub(super) shard_index: Option<u32>,
     pub(super) shard_total: Option<u32>,
     pub(super) parent: Option<Box<RawValue>>,
+    pub(super) traceparent: Option<String>,
 }
 
 /// A worker names the tasks that it is working on.

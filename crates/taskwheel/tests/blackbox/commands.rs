@@ -114,6 +114,53 @@ async fn many_tasks_are_rescheduled_and_given_a_priority_at_once() {
     server.end().await;
 }
 
+/// Nothing that people need is in the JSON alone.
+#[tokio::test]
+async fn tables_are_for_people() {
+    let server = Server::start(Dialect::Sqlite).await;
+    let nothing = run(&server, &["stats"]).await;
+    assert!(nothing.stdout.is_empty() && !nothing.stderr.is_empty(), "an empty table is said to be: {nothing:?}");
+    json(&server, &["submit", "hello"]).await;
+    assert!(!text(&server, &["tasks", "list"]).await.contains("TENANT"), "there is one alone");
+    run(&server, &["work", "--type", "hello", "--drain", "--", "cat"]).await;
+    json(&server, &["submit", "later", "--delay", "1d"]).await;
+    json(&server, &["tasks", "cancel", "--type", "later"]).await;
+    let log = text(&server, &["audit"]).await;
+    for part in ["DETAIL", "action=cancel", "changed=1", "filter=(type=later)", "matched=1"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    let began = Instant::now();
+    loop {
+        let shown = text(&server, &["stats"]).await;
+        if let Some(row) = shown.lines().nth(1) {
+            assert!(shown.contains("WAIT_MS P50/P90/P99") && !shown.contains('{'), "{shown}");
+            let run = row.split_whitespace().last().unwrap();
+            assert_eq!(run.split('/').filter(|ms| ms.parse::<u64>().is_ok()).count(), 3, "{shown}");
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "what ended is counted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let acme = crate::access::token(&server, &["--role", "submitter", "--tenant", "acme"]).await;
+    let admin = crate::access::token(&server, &["--role", "admin"]).await;
+    crate::access::post(&server, &acme, "/v1/tasks", serde_json::json!({"type": "mail"})).await.ok();
+    let mut list = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+    list.args(["tasks", "list"]).env("TASKWHEEL_SERVER", server.url()).env("TASKWHEEL_TOKEN", admin);
+    let list = String::from_utf8(list.output().await.unwrap().stdout).unwrap();
+    assert!(list.contains("TENANT") && list.contains("acme") && list.contains("default"), "{list}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_secret_in_the_address_of_a_server_is_not_shown() {
+    for line in [&["tasks", "list"][..], &["tasks", "list", "--help"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+        let said = command.args(line).env("TASKWHEEL_SERVER", "http://me:SECRET@127.0.0.1:1").output().await.unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        assert!(said.contains("--server") && !said.contains("SECRET"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn failures_have_their_exit_codes_and_say_what_to_do() {
     let server = Server::start(Dialect::Sqlite).await;

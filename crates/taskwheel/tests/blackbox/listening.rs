@@ -36,11 +36,23 @@ async fn without_any_token_it_listens_on_this_machine_alone() {
     let made = run(&database, &["tokens", "create", "--role", "admin", "--json"]).await;
     let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     run(&database, &["tokens", "revoke", &made["id"].to_string()]).await;
-    let (_, mut process) = started(&database, &PUBLIC).await;
-    let mut complaints = BufReader::new(process.stderr.take().unwrap()).lines();
-    let warning = complaints.next_line().await.unwrap().unwrap();
-    assert!(warning.contains("WITHOUT TLS"), "{warning}");
-    drop(process);
+    for format in ["text", "json"] {
+        let mut process = taskwheel(&database, &PUBLIC);
+        // However little is logged.
+        let mut process = process.args(["--log-format", format]).env("TASKWHEEL_LOG", "off").spawn().unwrap();
+        let mut complaints = BufReader::new(process.stderr.take().unwrap()).lines();
+        let warning = complaints.next_line().await.unwrap().unwrap();
+        assert!(warning.contains("WITHOUT TLS"), "{warning}");
+        let read = serde_json::from_str::<serde_json::Value>(&warning).map(|line| line["level"].clone());
+        assert_eq!(read.ok(), (format == "json").then(|| "WARN".into()), "{warning}");
+        let mut banner = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut said = String::new();
+        while !said.contains("try:") {
+            said += &banner.next_line().await.unwrap().expect("it says what to try");
+        }
+        assert!(said.contains("TASKWHEEL_TOKEN"), "with tokens one is needed: {said}");
+        process.kill().await.unwrap();
+    }
     database.remove().await;
 }
 
@@ -79,6 +91,29 @@ async fn with_a_certificate_it_speaks_https() {
         let complaint = String::from_utf8_lossy(&bad.stderr);
         assert!(!bad.status.success() && complaint.contains(expected), "{complaint}");
     }
+    drop(process);
+    database.remove().await;
+}
+
+/// The certificate of an authority is none of a server.
+#[tokio::test]
+async fn a_client_says_that_the_certificate_of_an_authority_is_served() {
+    let database = TestDatabase::create(Dialect::Sqlite).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut wanted = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    wanted.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = wanted.self_signed(&key).unwrap();
+    let (certificate, file) = (directory.path().join("ca.pem"), directory.path().join("key.pem"));
+    std::fs::write(&certificate, authority.pem()).unwrap();
+    std::fs::write(&file, key.serialize_pem()).unwrap();
+    let (certificate, file) = (certificate.to_str().unwrap(), file.to_str().unwrap());
+    let line = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", file];
+    let (url, process) = started(&database, &line).await;
+    let mut list = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+    list.args(["tasks", "list", "--server", &url]).env("SSL_CERT_FILE", certificate);
+    let complaint = String::from_utf8(list.output().await.unwrap().stderr).unwrap();
+    assert!(complaint.contains("let that authority sign one for the server"), "{complaint}");
     drop(process);
     database.remove().await;
 }

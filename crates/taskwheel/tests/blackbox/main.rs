@@ -10,6 +10,7 @@ mod commands;
 mod crashes;
 mod crowds;
 mod document;
+mod encrypted;
 mod faults;
 mod firing;
 mod hung;

@@ -90,10 +90,12 @@ async fn metrics_say_that_the_database_is_away() {
         .unwrap();
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     let token = made["token"].as_str().unwrap();
-    let get = async |path: &str, token: &str| {
+    let unseen = Node::start(&database.url()).await;
+    let get_at = async |node: &Node, path: &str, token: &str| {
         let answer = client.get(format!("{}{path}", node.url)).bearer_auth(token).send().await.unwrap();
         (answer.status(), answer.text().await.unwrap())
     };
+    let get = async |path: &str, token: &str| get_at(&node, path, token).await;
     let (status, page) = get("/metrics", token).await;
     assert!(status.is_success() && page.contains("\ntaskwheel_ready 1\n"), "{status}: {page}");
     assert!(page.contains("\ntaskwheel_workers 0\n"), "{page}");
@@ -106,6 +108,14 @@ async fn metrics_say_that_the_database_is_away() {
     })
     .await;
     assert_eq!(get("/v1/tasks", token).await.0, StatusCode::SERVICE_UNAVAILABLE, "no other call goes by what was so");
+    eventually("a first scrape is told too", Duration::from_secs(30), async || {
+        let (status, page) = get_at(&unseen, "/metrics", token).await;
+        assert_eq!(status, StatusCode::OK, "{page}");
+        page.contains("\ntaskwheel_ready 0\n")
+    })
+    .await;
+    let (_, page) = get_at(&unseen, "/metrics", token).await;
+    assert_eq!(page.lines().count(), 3, "and no more to whom nobody knows: {page}");
     let wrong = format!("{token}x");
     assert_eq!(get("/metrics", &wrong).await.0, StatusCode::UNAUTHORIZED, "a wrong token is none, even then");
 

@@ -187,6 +187,11 @@ async fn a_trace_goes_with_the_task_to_its_worker(server: &Server) {
     assert_eq!(submit("00-nonsense").await, Value::Null, "what is no trace is none");
     server.submit(json!({"type": "mail"})).await;
     assert_eq!(server.claim(claim("w1", "mail")).await[0]["traceparent"], Value::Null);
+    let request = server.client.post(format!("{}/v1/tasks", server.url())).header("traceparent", TRACE);
+    let task: Value = request.json(&json!({"type": "sh"})).send().await.unwrap().json().await.unwrap();
+    let print = r#"printf '"%s"' "$TRACEPARENT""#;
+    crate::commands::text(server, &["work", "--type", "sh", "--drain", "--", "sh", "-c", print]).await;
+    assert_eq!(server.task(task["id"].as_i64().unwrap()).await["result"], TRACE, "a command has it too");
 }
 
 /// A collector that keeps what it is sent.
@@ -229,6 +234,8 @@ async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     let task = call("/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
     let item = json!({"id": id, "exec_id": task["exec_id"], "outcome": "success"});
     call("/v1/worker/report", json!({"items": [item]})).await;
+    // What was gathered until the end is sent before it.
+    node.signal(nix::sys::signal::Signal::SIGTERM);
     let mut spans = Vec::new();
     while spans.len() < 3 {
         let body = tokio::time::timeout(Duration::from_secs(20), sent.recv()).await.expect("spans are sent").unwrap();
@@ -241,6 +248,53 @@ async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     assert_eq!((&wait["parentSpanId"], &run["parentSpanId"]), (&submit["spanId"], &submit["spanId"]));
     let below = format!("00-{}-{}-01", &TRACE[3..35], run["spanId"].as_str().unwrap());
     assert_eq!(task["traceparent"], below, "the worker's own spans hang below the run");
+}
+
+/// A collector that is none does not keep the server from its work; what is no address at all is a mistake.
+async fn what_is_wrong_with_a_collector_is_said(server: &Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let database = format!("sqlite://{}", directory.path().join("own.db").display());
+    let serve = |endpoint: &str| {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--database", &database]).kill_on_drop(true);
+        serve.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).stdout(Stdio::piped()).stderr(Stdio::piped());
+        serve
+    };
+    let refused = serve("collector:4318").output().await.unwrap();
+    let complaint = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && complaint.contains("OTEL_EXPORTER_OTLP_ENDPOINT must be"), "{complaint}");
+    let mut node = serve("http://127.0.0.1:1").spawn().unwrap();
+    let mut said = BufReader::new(node.stdout.take().unwrap()).lines();
+    let url = said.next_line().await.unwrap().unwrap().split_whitespace().last().unwrap().to_owned();
+    let submit = server.client.post(format!("{url}/v1/tasks")).json(&json!({"type": "mail"}));
+    submit.send().await.unwrap().error_for_status().unwrap();
+    let mut log = BufReader::new(node.stderr.take().unwrap()).lines();
+    loop {
+        let line = log.next_line().await.unwrap().expect("the log goes on");
+        if line.contains("spans could not be sent") {
+            assert!(line.to_lowercase().contains("connection refused"), "{line}");
+            return;
+        }
+    }
+}
+
+/// That everything is there already is no news.
+async fn a_start_on_a_schema_that_is_there_has_nothing_to_note(server: &Server) {
+    let mut node = Command::new(env!("CARGO_BIN_EXE_taskwheel"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--database", &server.database.url])
+        .env("TASKWHEEL_LOG", "info")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(node.stdout.take().unwrap()).lines();
+    said.next_line().await.unwrap().expect("it starts");
+    let pid = nix::unistd::Pid::from_raw(node.id().unwrap().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let mut log = String::new();
+    node.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
+    assert!(log.contains("stopping") && !log.contains("already exists"), "{log}");
 }
 
 async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
@@ -263,16 +317,20 @@ async fn the_log_names_tasks_and_executions_as_json(server: &Server) {
     let task = call("/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
     let item = json!({"id": task["id"], "exec_id": task["exec_id"], "outcome": "error"});
     call("/v1/worker/report", json!({"items": [item]})).await;
+    call("/v1/tasks", json!({"type": "slow", "timeout_ms": 1})).await;
+    let slow = call("/v1/worker/claim", claim("w1", "slow")).await["tasks"][0].clone();
     let mut log = BufReader::new(node.stderr.take().unwrap()).lines();
-    loop {
-        let line = log.next_line().await.unwrap().expect("the log goes on");
-        let line: Value = serde_json::from_str(&line).expect("each line is JSON");
-        if line["message"] == "an execution ended" {
-            assert_eq!(
-                (&line["task_id"], &line["exec_id"], &line["outcome"]),
-                (&task["id"], &task["exec_id"], &json!("error"))
-            );
-            return;
+    for (message, task, outcome) in [("an execution ended", task, "error"), ("a clock ran out", slow, "timeout")] {
+        loop {
+            let line = log.next_line().await.unwrap().expect("the log goes on");
+            let line: Value = serde_json::from_str(&line).expect("each line is JSON");
+            if line["message"] == message {
+                assert_eq!(
+                    (&line["task_id"], &line["exec_id"], &line["outcome"]),
+                    (&task["id"], &task["exec_id"], &json!(outcome))
+                );
+                break;
+            }
         }
     }
 }
@@ -284,6 +342,8 @@ crate::facts![
     workers_that_went_silent_are_not_counted,
     a_trace_goes_with_the_task_to_its_worker,
 ];
-crate::facts! { in postgres_alone on Postgres: one_trace_shows_submit_wait_and_run, metrics_show_connections_that_are_in_use }
+crate::facts! { in postgres_alone on Postgres:
+a_start_on_a_schema_that_is_there_has_nothing_to_note, one_trace_shows_submit_wait_and_run, metrics_show_connections_that_are_in_use }
 crate::facts! { in mysql_alone on Mysql: metrics_show_connections_that_are_in_use }
-crate::facts! { in sqlite_alone on Sqlite: the_pages_name_metrics_that_exist, the_log_names_tasks_and_executions_as_json }
+crate::facts! { in sqlite_alone on Sqlite:
+the_pages_name_metrics_that_exist, the_log_names_tasks_and_executions_as_json, what_is_wrong_with_a_collector_is_said }

@@ -2,8 +2,11 @@
 
 use crate::page::{page, texts};
 use crate::support::{Dialect, Node, Server, claim, eventually};
+use reqwest::Url;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
+use tokio::process::Command;
 
 const PAGE: &str = "docs/operations.md";
 const DASHBOARD: &str = "docs/grafana.json";
@@ -37,6 +40,52 @@ async fn the_service_of_the_page_starts() {
     assert_ne!(*database, here, "its database is in the directory that systemd makes for it");
     drop(Node::start_with(&here, flags, &[]).await);
     assert!(setting(service, "TimeoutStopSec").parse::<u64>().unwrap() > STOP_SECONDS_MAX, "it may end gracefully");
+}
+
+/// Runs a line of the page about backups on a database of ours.
+async fn on_database(line: &str, server: &Server, directory: &Path) {
+    let url = Url::parse(&server.database.url).expect("a database has a URL");
+    let name = url.path().trim_start_matches('/');
+    let [host, port] = [url.host_str().unwrap().to_owned(), url.port().unwrap().to_string()];
+    let (user, password) = (url.username(), url.password().unwrap());
+    let account = format!("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n");
+    std::fs::write(directory.join(".my.cnf"), account).unwrap();
+    let line = line.replace("mariadb taskwheel", &format!("mariadb {name}"));
+    let line = line.replace("--routines taskwheel", &format!("--routines {name}"));
+    let mut bash = Command::new("bash");
+    bash.args(["-euc", &line]).current_dir(directory).env("HOME", directory);
+    let ran = bash.env("TASKWHEEL_DATABASE", &server.database.url).output().await.unwrap();
+    assert!(ran.status.success(), "{line}: {ran:?}");
+}
+
+async fn a_backup_of_the_page_can_be_restored(dialect: Dialect, line: usize) {
+    let blocks = texts(&page(PAGE), "bash");
+    let [backup, restore] = blocks.as_slice() else { panic!("the page has {} blocks about backups", blocks.len()) };
+    let line_of = |block: &str| block.lines().nth(line).expect("a line for each database").to_owned();
+    let server = Server::start(dialect).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let kept = server.submit(json!({"type": "mail"})).await;
+    on_database(&line_of(backup), &server, directory.path()).await;
+    let later = server.submit(json!({"type": "mail"})).await;
+    server.signal(nix::sys::signal::Signal::SIGTERM);
+    server.ended().await;
+    on_database(&line_of(restore), &server, directory.path()).await;
+    server.restart().await;
+    assert_eq!(server.task(kept).await["status"], "New");
+    assert_eq!(server.get(&format!("/v1/tasks/{later}")).await.status, 404, "it is as it was");
+    let task = server.claim(claim("w", "mail")).await.remove(0);
+    assert_eq!(server.report(&task, "success").await["state"], "accepted");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_postgres_can_be_restored() {
+    a_backup_of_the_page_can_be_restored(Dialect::Postgres, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_mariadb_can_be_restored() {
+    a_backup_of_the_page_can_be_restored(Dialect::Mysql, 1).await;
 }
 
 /// The alerts, each as its keys and values. No more of YAML is read than the page needs.
