@@ -98,7 +98,8 @@ pub(super) async fn fire(
     let types = memory.types.get(session).await?;
     let moment = Moment { types: &types, workers: &workers, now };
     let mut overlaps = Overlaps::of(session, timers.iter().map(|timer| (timer.schedule_id, &timer.definition))).await?;
-    let mut room = memory.quotas.room(session, timers.iter().map(|timer| &*timer.tenant)).await?;
+    let tenants = timers.iter().map(|timer| &*timer.tenant).collect();
+    let mut room = memory.quotas.room(session, &tenants).await?;
     let mut planned: Vec<(Firing<'_>, Fate)> = Vec::with_capacity(needed);
     for timer in timers {
         let firing = |due: Time| Firing {

@@ -4,7 +4,7 @@
 
 use super::access;
 use crate::session::{Attempted, Session};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,23 +36,18 @@ struct Left {
 
 impl Quotas {
     /// What these tenants may still begin.
-    pub(super) async fn room<'t>(
-        &self,
-        session: &mut dyn Session,
-        tenants: impl Iterator<Item = &'t str>,
-    ) -> Attempted<Room> {
+    pub(super) async fn room(&self, session: &mut dyn Session, tenants: &BTreeSet<&str>) -> Attempted<Room> {
         let mut room = Room(HashMap::new());
-        let mut tenants = tenants.peekable();
-        if tenants.peek().is_some() && !self.lock().read_at.is_some_and(is_fresh) {
+        if !tenants.is_empty() && !self.lock().read_at.is_some_and(is_fresh) {
             self.read(session).await?;
         }
         for tenant in tenants {
-            let Some((most, known)) = self.limit(tenant).filter(|_| !room.0.contains_key(tenant)) else { continue };
+            let Some((most, known)) = self.limit(tenant) else { continue };
             let live = match known {
                 Some(live) => live,
                 None => self.counted(tenant, access::live_tasks(session, tenant).await?),
             };
-            room.0.insert(tenant.to_owned(), Left { tasks: most.saturating_sub(live), taken: 0 });
+            room.0.insert((*tenant).to_owned(), Left { tasks: most.saturating_sub(live), taken: 0 });
         }
         Ok(room)
     }
