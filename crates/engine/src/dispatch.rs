@@ -75,6 +75,7 @@ impl Dispatch {
     pub(crate) fn wake_one_of_each(&self) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (task_type, tickets) in &waiting.by_type {
+            tickets.iter().for_each(|ticket| ticket.free());
             wake_first(tickets, task_type, &mut 1, |_| 1);
         }
         wake_first(&waiting.by_category, "", &mut 1, |_| 1);
@@ -363,6 +364,14 @@ mod tests {
         assert_eq!(kept.hand(Vec::new()), []);
         assert!(is_woken(&entry));
         assert_eq!(entry.sleep().await, []);
+        falls_asleep(&entry);
+        let kept = dispatch.keep_any("mail").expect("it sleeps");
+        dispatch.wake_one_of_each();
+        assert!(!is_woken(&entry), "it may be handed something yet");
+        dispatch.wake_one_of_each();
+        assert!(is_woken(&entry), "it is not kept for ever");
+        assert_eq!(kept.hand(vec![task()]), [task()]);
+        entry.sleep().await;
         falls_asleep(&entry);
         let (_kept, other) = (dispatch.keep_any("mail").expect("it sleeps"), dispatch.enter(&wants(&["mail"])));
         dispatch.wake("mail", 1);

@@ -13,8 +13,8 @@ use crate::health::Loop;
 use crate::ticket::Kept;
 use std::sync::Arc;
 use std::time::Duration;
-use taskwheel_store::Result;
 use taskwheel_store::schedule::Fired;
+use taskwheel_store::{Result, StoreError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -24,19 +24,26 @@ const TIMERS_AT_ONCE: usize = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After a look that fired something: what comes in the meantime fires in one transaction.
 const PACE: Duration = Duration::from_millis(4);
+/// For so long after a firing a claim is kept for what may fire next.
+const FIRED_LATELY: Duration = Duration::from_secs(1);
 /// After a look that failed.
 const REST: Duration = Duration::from_secs(1);
 
 /// Fires what is due.
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
-    let mut fired_last = Vec::new();
+    let (mut fired_last, mut fired_at) = (Vec::new(), Instant::now());
     while !*stopped.borrow() {
         let looked_at = Instant::now();
+        if looked_at - fired_at > FIRED_LATELY {
+            fired_last.clear();
+        }
         let kept: Vec<_> =
             fired_last.iter().filter_map(|task_type: &String| inner.dispatch.keep_any(task_type)).collect();
         let fired = inner.health.look(Loop::Schedules, fire(&inner, kept)).await;
-        if let Ok(fired) = &fired {
-            fired_last.clone_from(&fired.types);
+        if let Ok(fired) = &fired
+            && fired.runs > 0
+        {
+            (fired_last, fired_at) = (fired.types.clone(), looked_at);
         }
         let next = match fired {
             Ok(fired) if fired.more => continue,
@@ -55,14 +62,18 @@ pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Fires what is due now, and hands of it what claims that wait can take.
-async fn fire(inner: &Inner, kept: Vec<Kept>) -> Result<Fired> {
-    let requests = kept.iter().map(Kept::request).collect();
-    let (fired, claimed) = inner.store.fire_and_claim(TIMERS_AT_ONCE, requests).await?;
-    for (kept, tasks) in kept.into_iter().zip(claimed) {
-        give_back(inner, kept.hand(tasks)).await;
-    }
-    Ok(fired)
+/// Fires what is due now, and hands of it what claims that wait can take, in a task of its own: what was claimed gets to its workers
+/// whatever becomes of the loop.
+async fn fire(inner: &Arc<Inner>, kept: Vec<Kept>) -> Result<Fired> {
+    let inner = inner.clone();
+    let running = tokio::spawn(async move {
+        let requests = kept.iter().map(Kept::request).collect();
+        let (fired, claimed) = inner.store.fire_and_claim(TIMERS_AT_ONCE, requests).await?;
+        let unwanted = kept.into_iter().zip(claimed).flat_map(|(kept, tasks)| kept.hand(tasks)).collect();
+        give_back(&inner, unwanted).await;
+        Ok(fired)
+    });
+    running.await.map_err(|error| StoreError::Database(format!("a firing ended early: {error}")))?
 }
 
 /// Wakes who waits for what runs begin.

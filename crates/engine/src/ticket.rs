@@ -57,6 +57,15 @@ impl Ticket {
         sleeps
     }
 
+    /// It has been kept too long, with a wake-up missed: it looks for itself.
+    pub(crate) fn free(&self) {
+        let mut state = self.state();
+        if let State::Kept(missed @ Some(_)) = &mut *state {
+            *state = missed.take().map_or(State::Asleep, State::Woken);
+            self.changed.notify_one();
+        }
+    }
+
     /// A wake-up has found nobody: it gets it, if it is only kept, when it is not kept any more.
     pub(crate) fn note(&self, task_type: &str) {
         if let State::Kept(missed) = &mut *self.state() {

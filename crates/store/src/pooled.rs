@@ -204,9 +204,11 @@ where
     S: Server,
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,
 {
+    faults::at(Point::BeforeCommit);
     let answer = work(&mut *S::session(lent.connection(), now, None)).await;
     match answer {
         Ok(answer) => {
+            faults::at(Point::AfterCommit);
             lent.give_back();
             Ok(answer)
         }

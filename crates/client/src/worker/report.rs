@@ -16,7 +16,7 @@ pub(super) const REPORTS_MAX: usize = 3;
 /// A report with more is sent in several.
 const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
-const COMPANY: Duration = Duration::from_millis(2);
+const COMPANY: Duration = Duration::from_millis(4);
 /// The longest pause between two tries while the worker stops.
 const HURRIED_PAUSE_MAX: Duration = Duration::from_millis(500);
 

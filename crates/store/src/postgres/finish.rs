@@ -59,7 +59,7 @@ kept AS (
   INSERT INTO task_history (id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result,
                             affinity, exec_id, worker_id, host, started_at, outcome, finished_at, updated_at)
   SELECT id, tenant, $7, round, attempts, error_count, error_info, checkpoint, progress, COALESCE(reported, result),
-         affinity, exec_id, worker_id, host, started_at, outcome, $6, $6
+         affinity, exec_id, worker_id, host, started_at, outcome, GREATEST($6, started_at), $6
   FROM gone)
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
   CASE WHEN run_id IS NOT NULL THEN host END FROM gone"
@@ -90,8 +90,8 @@ pub(super) async fn succeed(
     now: Time,
 ) -> Attempted<Vec<Ended>> {
     let mut all = end(connection, done, how, now).await?;
-    // What a heartbeat has moved meanwhile is found where it is now.
-    if all.len() < done.len() {
+    // What a heartbeat has moved meanwhile is found where it is now. Without a transaction around it there is no second statement.
+    if !how.leaves_runs && all.len() < done.len() {
         let ended: HashSet<_> = all.iter().map(|one| one.id).collect();
         let rest: Vec<_> = done.iter().filter(|one| !ended.contains(&one.id)).cloned().collect();
         all.extend(end(connection, &rest, how, now).await?);

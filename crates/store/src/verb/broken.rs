@@ -11,6 +11,11 @@ mod rules {
     use super::{Attempted, ClaimRequest, Cow, NewTask, Report, Session};
 
     #[inline(always)]
+    pub(in crate::verb) fn is_sound() -> bool {
+        true
+    }
+
+    #[inline(always)]
     pub(in crate::verb) fn tasks(tasks: Vec<NewTask>) -> Vec<NewTask> {
         tasks
     }
@@ -39,6 +44,11 @@ mod rules {
     use crate::plain::plain;
     use crate::verb::renew::load;
     use taskwheel_model::{Outcome, State};
+
+    /// Whether reports are taken as they should be.
+    pub(in crate::verb) fn is_sound() -> bool {
+        ![Rule::Commit, Rule::Result, Rule::Fence, Rule::Place].into_iter().any(is_broken)
+    }
 
     /// Keys that are told apart, and no maximum of attempts.
     pub(in crate::verb) fn tasks(mut tasks: Vec<NewTask>) -> Vec<NewTask> {
@@ -109,4 +119,4 @@ mod rules {
     }
 }
 
-pub(super) use rules::{firings, reports, requests, tasks};
+pub(super) use rules::{firings, is_sound, reports, requests, tasks};

@@ -3,7 +3,6 @@
 use super::core::Claims;
 use super::fire::{self, Firings};
 use super::watermark::LaneDue;
-use super::workers::Calls;
 use super::{SqlStore, check_each, records, schedules};
 use crate::access::Actor;
 use crate::schedule::{Fired, NewSchedule, Run, RunNow, RunQuery, Schedule, ScheduleEdit, ScheduleQuery, Schedules};
@@ -241,16 +240,23 @@ impl<D: Database> SqlStore<D> {
                     let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
                     let ids = if is_first { ids.clone() } else { 0..0 };
                     let (firings, mut dues) = fire::fire(session, memory, ids, *max).await?;
-                    let (mut claimed, mut calls) = (Vec::new(), Calls::default());
-                    if matches!(&firings, Firings::Done(fired) if fired.runs > 0 && !fired.more) {
-                        ((claimed, dues), calls) = claims.take(session, memory, dues).await?;
-                    }
-                    Ok((((firings, claimed), dues), calls))
+                    let claimed = match &firings {
+                        Firings::Done(fired, begun) if fired.runs > 0 && !fired.more => {
+                            claims.take(session, memory, begun, &mut dues).await?
+                        }
+                        _ => Vec::new(),
+                    };
+                    Ok(((firings, claimed), dues))
                 })
             });
-            let (firings, claimed) = self.core.made_due(self.core.remembered(work)).await?;
+            let (firings, claimed) =
+                self.core.made_due(work).await.inspect_err(|_| self.core.memory.watermarks.forget())?;
+            if begun.load(Ordering::Relaxed) > 1 {
+                // What an earlier try learned was rolled back with it.
+                self.core.memory.watermarks.forget();
+            }
             match firings {
-                Firings::Done(fired) => {
+                Firings::Done(fired, _) => {
                     if begun.load(Ordering::Relaxed) == 1 {
                         self.core.memory.run_ids.give_back(ids.start + fired.runs as i64..ids.end);
                     }

@@ -13,7 +13,7 @@ use crate::{Result, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use taskwheel_model::{NewTask, Ran, Status, Time};
+use taskwheel_model::{NewTask, Ran, Status, TaskId, Time};
 
 pub(super) struct Core<D> {
     pub(super) database: D,
@@ -137,7 +137,10 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
-        let reported = if D::SUCCEEDS_AT_ONCE && finish::are_of_success(&reports) {
+        // A repeated report of a task that is not kept cannot be told from one of another's: such tasks end in a transaction.
+        let at_once = D::SUCCEEDS_AT_ONCE && self.keep_success && broken::is_sound();
+        let of_runs = self.memory.ends_runs.load(Ordering::Relaxed);
+        let reported = if at_once && !of_runs && finish::are_of_success(&reports) {
             self.succeed(Arc::new(reports)).await
         } else {
             self.end(reports).await
@@ -151,14 +154,14 @@ impl<D: Database> Core<D> {
         let (input, how) = (reports.clone(), Succeed { keep: self.keep_success, leaves_runs: true });
         let work = self.database.succeed(move |session| {
             let reports = input.clone();
-            Box::pin(async move {
-                let reports = broken::reports(session, &reports).await?;
-                Ok((finish::succeed(session, &reports, how).await?, session.now()))
-            })
+            Box::pin(async move { Ok((finish::succeed(session, &reports, how).await?, session.now())) })
         });
         let (Succeeded { executions, callers, ran, .. }, now) = self.timed("report", work).await?;
         self.memory.ledger.add(&ran);
         self.memory.meter.ran(&ran);
+        if executions.is_empty() {
+            self.memory.ends_runs.store(true, Ordering::Relaxed);
+        }
         self.write_seen(self.memory.workers.stale(callers, now)).await;
         let has_ended = |report: &Report| executions.contains(&(report.id, report.exec_id));
         let rest: Vec<_> = reports.iter().filter(|report| !has_ended(report)).cloned().collect();
@@ -172,7 +175,7 @@ impl<D: Database> Core<D> {
         if worker_ids.is_empty() {
             return;
         }
-        let work = self.database.transact(Repeat::Harmless, move |session| {
+        let work = self.database.succeed(move |session| {
             let worker_ids = worker_ids.clone();
             Box::pin(async move { write_seen(session, worker_ids).await })
         });
@@ -193,7 +196,7 @@ impl<D: Database> Core<D> {
     }
 
     /// Remembers what a verb wrote of workers' calls, once it is committed.
-    pub(super) async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
+    async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
         let (answer, calls) = work.await.inspect_err(|_| self.memory.watermarks.forget())?;
         self.memory.workers.remember(calls);
         Ok(answer)
@@ -238,36 +241,47 @@ impl Claims {
         Claims { requests: broken::requests(requests), begun: AtomicBool::new(false) }
     }
 
-    /// Answers them. What an earlier try learned was rolled back with it.
+    /// Answers them.
     async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Answers, Calls)> {
-        if self.begun.swap(true, Ordering::Relaxed) {
-            memory.watermarks.forget();
-        }
+        self.begin(memory);
         claim_all(session, memory, &self.requests).await
     }
 
-    /// Answers them by what the transaction has begun: what they take is for nobody else to be woken for.
+    /// Answers them in a transaction that has begun tasks, of whose lanes are these: what they take of those is for nobody else to be
+    /// woken for. Schedules are locked then, so that no worker may be: one whose call is to be written down gets nothing.
     pub(super) async fn take(
         &self,
         session: &mut dyn Session,
         memory: &Memory,
-        mut begun: Vec<LaneDue>,
-    ) -> Attempted<(Answers, Calls)> {
-        if self.requests.is_empty() {
-            return Ok(((Vec::new(), begun), Calls::default()));
+        begun: &[TaskId],
+        dues: &mut Vec<LaneDue>,
+    ) -> Attempted<Vec<Vec<ClaimedTask>>> {
+        self.begin(memory);
+        let now = session.now();
+        let mut claimed = Vec::with_capacity(self.requests.len());
+        for request in &self.requests {
+            let is_known = memory.workers.knows(request, now);
+            let tasks = if is_known { claim::claim(session, memory, request, dues).await? } else { Vec::new() };
+            for task in tasks.iter().filter(|task| begun.contains(&task.id)) {
+                if let Some(due) = dues.iter_mut().find(|due| due.launched > 0 && due.task_type() == task.task_type) {
+                    due.launched -= 1;
+                }
+            }
+            claimed.push(tasks);
         }
-        let ((claimed, more), calls) = self.answer(session, memory).await?;
-        for due in &mut begun {
-            let taken = claimed.iter().flatten().filter(|task| task.task_type == due.task_type()).count();
-            due.launched = due.launched.saturating_sub(taken);
+        Ok(claimed)
+    }
+
+    /// What an earlier try learned was rolled back with it.
+    fn begin(&self, memory: &Memory) {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            memory.watermarks.forget();
         }
-        begun.extend(more);
-        Ok(((claimed, begun), calls))
     }
 }
 
 /// What each claim gets, and what became due by the end of tasks that may not start any more.
-pub(super) type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
+type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
 
 /// Answers claims, one after the other.
 async fn claim_all(

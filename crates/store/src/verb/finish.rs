@@ -15,6 +15,7 @@ use crate::rows::{Changes, Place, Record};
 use crate::session::{Attempted, Done, Ended, Session, Succeed};
 use crate::worker::{Report, Reported};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use taskwheel_model::{Event, ExecId, Outcome, Ran, Refusal, Status, TaskId, decide};
 
 pub(super) async fn finish(
@@ -28,6 +29,9 @@ pub(super) async fn finish(
     }
     let how = Succeed { keep: keep_success, leaves_runs: false };
     let Succeeded { executions: succeeded, mut callers, mut ran, mut steps } = succeed(session, reports, how).await?;
+    if !succeeded.is_empty() {
+        memory.ends_runs.store(!steps.is_empty(), Ordering::Relaxed);
+    }
     let rest: Vec<_> = reports.iter().filter(|report| !succeeded.contains(&(report.id, report.exec_id))).collect();
     let (mut others, mut dues) = (Vec::new().into_iter(), Vec::new());
     if !rest.is_empty() {
@@ -115,7 +119,7 @@ pub(super) async fn succeed(session: &mut dyn Session, reports: &[Report], how: 
         attempt: one.attempt,
         due: one.due,
         started_at: one.started_at,
-        ended_at,
+        ended_at: ended_at.max(one.started_at),
         status: Status::Success,
     };
     Ok(Succeeded { executions, callers, ran: ended.into_iter().map(ran).collect(), steps })

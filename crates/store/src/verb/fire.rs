@@ -17,11 +17,11 @@ use crate::schedule::{Fired, RunNow};
 use crate::session::{Attempted, Session};
 use crate::worker::Worker;
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use taskwheel_model::schedule::{Admission, Overlap, Shards};
 use taskwheel_model::timer::{Due, Missed};
-use taskwheel_model::{Definition, Rhythm, Time, Timer};
+use taskwheel_model::{Definition, Rhythm, TaskId, Time, Timer};
 
 /// A transaction begins with no more tasks than this, but for one firing that has more by itself.
 const TASKS_MAX: usize = 1_000;
@@ -30,7 +30,8 @@ const TYPES_TOLD_MAX: usize = 4;
 
 /// What came of an attempt to fire.
 pub(super) enum Firings {
-    Done(Fired),
+    /// With the tasks that began.
+    Done(Fired, Vec<TaskId>),
     /// It needs so many ids, and had fewer.
     NeedsIds(usize),
 }
@@ -98,8 +99,11 @@ pub(super) async fn fire(
     let types = memory.types.get(session).await?;
     let moment = Moment { types: &types, workers: &workers, now };
     let mut overlaps = Overlaps::of(session, timers.iter().map(|timer| (timer.schedule_id, &timer.definition))).await?;
-    let tenants = timers.iter().map(|timer| &*timer.tenant).collect();
-    let mut room = memory.quotas.room(session, &tenants).await?;
+    let mut wanted = BTreeMap::<_, usize>::new();
+    for timer in timers {
+        *wanted.entry(&*timer.tenant).or_default() += timer.due.fire.len() * timer.roots(&workers);
+    }
+    let mut room = memory.quotas.room(session, &wanted).await?;
     let mut planned: Vec<(Firing<'_>, Fate)> = Vec::with_capacity(needed);
     for timer in timers {
         let firing = |due: Time| Firing {
@@ -154,7 +158,8 @@ pub(super) async fn fire(
         }
     }
     let moved = (!moved.is_empty()).then(|| update("task_timer", 1, CURSOR, moved));
-    dues.extend(launch.write_with(session, moved).await?);
+    let (launched, begun) = launch.write_with(session, moved).await?;
+    dues.extend(launched);
     memory.quotas.took(room);
     // Whoever fired something looks again soon, and need not know.
     let next_due = if planned.is_empty() { next_due(session).await? } else { None };
@@ -162,7 +167,7 @@ pub(super) async fn fire(
     types.sort_unstable();
     types.dedup();
     types.truncate(TYPES_TOLD_MAX);
-    Ok((Firings::Done(Fired { runs: planned.len(), types, more, now, next_due }), dues))
+    Ok((Firings::Done(Fired { runs: planned.len(), types, more, now, next_due }, begun), dues))
 }
 
 fn is_begun(fate: &Fate) -> bool {

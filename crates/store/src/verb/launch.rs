@@ -186,19 +186,19 @@ impl Launch {
 
     /// Writes all of it, and says where claims can find it.
     pub(super) async fn write(self, session: &mut dyn Session) -> Attempted<Vec<LaneDue>> {
-        self.write_with(session, None).await
+        Ok(self.write_with(session, None).await?.0)
     }
 
-    /// The same, with a statement that belongs to it.
+    /// The same, with a statement that belongs to it, and which tasks began.
     pub(super) async fn write_with(
         mut self,
         session: &mut dyn Session,
         other: Option<Plain>,
-    ) -> Attempted<Vec<LaneDue>> {
+    ) -> Attempted<(Vec<LaneDue>, Vec<TaskId>)> {
         let now = session.now();
         let ids = session.insert(&self.inserts).await?;
         let mut steps = Vec::new();
-        for (task_id, seat) in ids.into_iter().zip(self.places) {
+        for (task_id, seat) in ids.iter().copied().zip(self.places) {
             match seat {
                 Seat::None => {}
                 Seat::Only(place) => self.runs[place].task_id = Some(task_id),
@@ -224,7 +224,7 @@ impl Launch {
             let is_for_a_host = of_lane().any(|task| task.affinity.is_some());
             due.launched = if is_for_a_host { usize::MAX } else { of_lane().count() };
         }
-        Ok(dues)
+        Ok((dues, ids))
     }
 }
 

@@ -96,6 +96,8 @@ struct Memory {
     meter: Meter,
     run_ids: RunIds,
     launched: Launched,
+    /// Whether the last successes were of runs, whose end takes a transaction.
+    ends_runs: AtomicBool,
     quotas: Quotas,
     /// Tells who waits for timers that some may be due earlier than they were.
     timers: Notify,

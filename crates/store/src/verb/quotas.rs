@@ -1,10 +1,10 @@
 //! What tenants may have, as firings see it: a tenant at its limit of live tasks begins no run.
 //!
-//! It is remembered for a second, as submits have it: a tenant without a limit costs nothing, and nothing is counted for each firing.
+//! It is remembered for a second: a tenant without a limit costs nothing, and one that is not near its limit is not counted for each firing.
 
 use super::access;
 use crate::session::{Attempted, Session};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,17 +35,18 @@ struct Left {
 }
 
 impl Quotas {
-    /// What these tenants may still begin.
-    pub(super) async fn room(&self, session: &mut dyn Session, tenants: &BTreeSet<&str>) -> Attempted<Room> {
+    /// What these tenants, that want to begin so many tasks, may still begin.
+    pub(super) async fn room(&self, session: &mut dyn Session, wanted: &BTreeMap<&str, usize>) -> Attempted<Room> {
         let mut room = Room(HashMap::new());
-        if !tenants.is_empty() && !self.lock().read_at.is_some_and(is_fresh) {
+        if !wanted.is_empty() && !self.lock().read_at.is_some_and(is_fresh) {
             self.read(session).await?;
         }
-        for tenant in tenants {
+        for (tenant, wanted) in wanted {
             let Some((most, known)) = self.limit(tenant) else { continue };
+            // What is remembered is rather too much: tasks end. Nothing is left out because of that.
             let live = match known {
-                Some(live) => live,
-                None => self.counted(tenant, access::live_tasks(session, tenant).await?),
+                Some(live) if live + *wanted as u64 <= most => live,
+                _ => self.counted(tenant, access::live_tasks(session, tenant).await?),
             };
             room.0.insert((*tenant).to_owned(), Left { tasks: most.saturating_sub(live), taken: 0 });
         }

@@ -19,6 +19,8 @@ use taskwheel_model::{FieldError, Time, limits};
 const ALIVE_MS: i64 = 90_000;
 /// How often the calls of a worker without a heartbeat are written.
 const SEEN_EVERY_MS: i64 = 1_000;
+/// By so much a time may lag that is counted on from a reading.
+const LAG_MS_MAX: i64 = 1_000;
 /// Workers that have not called for so long are dropped from memory.
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
 const REMEMBERED_MAX: usize = 10_000;
@@ -105,6 +107,12 @@ impl WorkerCache {
         let known = Known { owner, said, heartbeat_ms, written_at: now, is_written_anew: false };
         calls.registered.insert(request.worker_id.clone(), known);
         Ok(())
+    }
+
+    /// Whether a worker claims as it did, and its call need not be written down.
+    pub(super) fn knows(&self, request: &ClaimRequest, now: Time) -> bool {
+        let said = fingerprint(request);
+        self.is(&request.worker_id, |known| known.said == said && known.owner == request.owner && known.is_fresh(now))
     }
 
     /// Whose worker an id is; `None` where it is nobody's yet.
@@ -195,12 +203,17 @@ fn fingerprint(request: &ClaimRequest) -> u64 {
 impl Known {
     /// Whether a call need not be written. Where it is the one that shall write, the others know.
     fn spares_call(&mut self, now: Time) -> bool {
-        let age_max_ms = self.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms);
-        let age_ms = now.ms_since(self.written_at);
-        if !(0..age_max_ms).contains(&age_ms) {
-            return false;
-        }
-        age_ms < age_max_ms / 2 || std::mem::replace(&mut self.is_written_anew, true)
+        let is_recent = now.ms_since(self.written_at) < self.age_max_ms() / 2;
+        self.is_fresh(now) && (is_recent || std::mem::replace(&mut self.is_written_anew, true))
+    }
+
+    /// Whether the last written call is not too old. Times that are counted on from a reading lag a little.
+    fn is_fresh(&self, now: Time) -> bool {
+        (-LAG_MS_MAX..self.age_max_ms()).contains(&now.ms_since(self.written_at))
+    }
+
+    fn age_max_ms(&self) -> i64 {
+        self.heartbeat_ms.map_or(SEEN_EVERY_MS, slack_ms)
     }
 }
 
@@ -241,6 +254,7 @@ mod tests {
         assert!(!known.spares_call(Time(50)), "the first one half-way writes");
         assert!(known.spares_call(Time(50)) && known.spares_call(Time(99)), "the others are spared meanwhile");
         assert!(!known.spares_call(Time(100)) && !known.spares_call(Time(100)), "it may have failed: each must write");
-        assert!(!known.spares_call(Time(-1)), "a clock that went back says nothing");
+        assert!(known.spares_call(Time(-1)), "a time that lags is no other clock");
+        assert!(!known.spares_call(Time(-LAG_MS_MAX - 1)), "a clock that went back says nothing");
     }
 }

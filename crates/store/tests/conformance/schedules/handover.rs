@@ -6,7 +6,7 @@ use crate::support::{Platform, task, worker};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use taskwheel_model::{Outcome, RunStatus, Status};
+use taskwheel_model::{NewTask, Outcome, RunStatus, Status};
 use taskwheel_store::schedule::Fired;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report, Reported};
 
@@ -14,14 +14,23 @@ async fn fire_for(platform: &Platform, requests: Vec<ClaimRequest>) -> (Fired, V
     platform.store.fire_and_claim(100, requests.into_iter().map(Arc::new).collect()).await.expect("it fires")
 }
 
+/// A claim that found nothing just now: its worker's call is written down.
+async fn waiting(platform: &Platform, request: ClaimRequest) -> ClaimRequest {
+    assert_eq!(platform.claim_ids(request.clone()).await, []);
+    request
+}
+
 async fn what_fires_is_handed_to_the_claims_that_wait(platform: &Platform) {
     let schedule = platform.schedule(json!({}), vec![every(1_000); 3]).await;
     platform.advance_ms(1_000);
-    let claims = vec![ClaimRequest { max: 2, ..worker(&["job"]) }, worker(&["other"])];
-    let (fired, claimed) = fire_for(platform, claims).await;
+    let other = ClaimRequest { worker_id: "other".into(), ..worker(&["other"]) };
+    let mine = ClaimRequest { max: 2, ..worker(&["job"]) };
+    let unknown = ClaimRequest { worker_id: "unknown".into(), ..mine.clone() };
+    let (other, mine) = (waiting(platform, other).await, waiting(platform, mine).await);
+    let (fired, claimed) = fire_for(platform, vec![unknown, mine, other]).await;
     assert_eq!((fired.runs, fired.more, fired.types), (3, false, vec!["job".to_owned()]));
-    let [mine, others] = &*claimed else { panic!("an answer for each, not {claimed:?}") };
-    assert_eq!((mine.len(), others.len()), (2, 0));
+    let [unknown, mine, other] = &*claimed else { panic!("an answer for each, not {claimed:?}") };
+    assert_eq!((unknown.len(), mine.len(), other.len()), (0, 2, 0), "no firing writes down who calls");
     for one in mine {
         assert_eq!((one.run_at, one.started_at, one.attempt), (platform.now(), platform.now(), 1));
         assert_eq!(platform.task(one.id).await.exec_id, Some(one.exec_id));
@@ -35,12 +44,24 @@ async fn what_fires_is_handed_to_the_claims_that_wait(platform: &Platform) {
     assert_eq!(platform.store.contradictions().await.unwrap(), 0);
 }
 
-async fn where_nothing_fires_nobody_is_answered(platform: &Platform) {
-    let waiting = platform.submit(task("job")).await;
+async fn who_takes_something_else_leaves_the_rest_to_others(platform: &Platform) {
     platform.schedule(json!({}), vec![every(1_000)]).await;
-    let (fired, claimed) = fire_for(platform, vec![worker(&["job"])]).await;
+    platform.advance_ms(1_000);
+    let request = waiting(platform, ClaimRequest { max: 1, ..worker(&["job"]) }).await;
+    let urgent = platform.submit(NewTask { priority: Some(9), ..task("job") }).await;
+    let (_, claimed) = fire_for(platform, vec![request]).await;
+    assert_eq!(claimed.concat().iter().map(|task| task.id).collect::<Vec<_>>(), [urgent]);
+    let launched = tokio::time::timeout(Duration::from_secs(10), platform.store.launched()).await;
+    assert_eq!(launched.expect("what fired is told of")["job"], 1);
+}
+
+async fn where_nothing_fires_nobody_is_answered(platform: &Platform) {
+    let request = waiting(platform, worker(&["job"])).await;
+    let waits = platform.submit(task("job")).await;
+    platform.schedule(json!({}), vec![every(1_000)]).await;
+    let (fired, claimed) = fire_for(platform, vec![request]).await;
     assert_eq!((fired.runs, claimed.concat()), (0, Vec::new()));
-    assert_eq!(platform.status(waiting).await, Status::New);
+    assert_eq!(platform.status(waits).await, Status::New);
 }
 
 async fn a_claim_that_is_refused_does_not_hold_up_the_firing(platform: &Platform) {
@@ -78,6 +99,7 @@ async fn successes_of_runs_and_of_single_tasks_end_together(platform: &Platform)
 
 facts![
     what_fires_is_handed_to_the_claims_that_wait,
+    who_takes_something_else_leaves_the_rest_to_others,
     where_nothing_fires_nobody_is_answered,
     a_claim_that_is_refused_does_not_hold_up_the_firing,
     successes_of_runs_and_of_single_tasks_end_together,
