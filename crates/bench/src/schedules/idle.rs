@@ -6,7 +6,7 @@ use crate::common::clock::now_ms;
 use crate::common::database::Database;
 use crate::common::report::{Bar, Row, Unit, progress};
 use crate::common::statistics::{median, milliseconds};
-use crate::floor::Result;
+use crate::floor::{Result, State};
 use std::time::Instant;
 
 const FEW: u64 = 100;
@@ -29,6 +29,7 @@ async fn look(settings: &Settings, schedules: u64) -> Result<f64> {
     let store = database.open(true).await?;
     let later = now_ms() + 3_600_000;
     online::fill(&database, schedules, 3_600_000, |number| later + number as i64).await?;
+    database.sql().await?.bring_into(State::Vacuumed, "task_timer").await?;
     let mut took = Vec::new();
     for _ in 0..settings.scaled(LOOKS) {
         let clock = Instant::now();
