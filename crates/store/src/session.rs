@@ -385,8 +385,8 @@ pub(crate) trait Database: Send + Sync + 'static {
     /// Whether one statement ends successful tasks: then it needs no transaction around it.
     const SUCCEEDS_AT_ONCE: bool = false;
 
-    /// The same for work that only does that, where one statement can.
-    async fn succeed<T, F>(&self, work: F) -> Result<T>
+    /// The same for work that makes one change by one statement, and may make it again.
+    async fn lone<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync + 'static,

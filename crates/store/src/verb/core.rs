@@ -152,7 +152,7 @@ impl<D: Database> Core<D> {
     /// Ends what was successful by one statement, and in a transaction what that leaves.
     async fn succeed(&self, reports: Arc<Vec<Report>>) -> Result<Vec<Reported>> {
         let (input, how) = (reports.clone(), Succeed { keep: self.keep_success, leaves_runs: true });
-        let work = self.database.succeed(move |session| {
+        let work = self.database.lone(move |session| {
             let reports = input.clone();
             Box::pin(async move { Ok((finish::succeed(session, &reports, how).await?, session.now())) })
         });
@@ -175,7 +175,7 @@ impl<D: Database> Core<D> {
         if worker_ids.is_empty() {
             return;
         }
-        let work = self.database.succeed(move |session| {
+        let work = self.database.lone(move |session| {
             let worker_ids = worker_ids.clone();
             Box::pin(async move { write_seen(session, worker_ids).await })
         });
