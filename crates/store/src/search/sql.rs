@@ -28,6 +28,17 @@ pub(crate) struct Query {
     search: Search,
     dialect: Dialect,
     pub(crate) drive_by_run_at_range: bool,
+    /// Between which ids, as comparisons, everything created in the wanted time lies.
+    pub(crate) created_ids: Vec<(&'static str, i64)>,
+}
+
+/// Where the ids that were created from or until a time end.
+pub(crate) struct Edge {
+    pub(crate) operator: &'static str,
+    /// The id at the edge; none where nothing was created then.
+    pub(crate) id: Statement,
+    /// Stands for it then: no id compares so.
+    pub(crate) nothing: i64,
 }
 
 /// An index walk that yields candidate ids in the order of the search.
@@ -100,7 +111,7 @@ impl Writer {
 
 impl Query {
     pub(crate) fn new(search: Search, dialect: Dialect) -> Query {
-        Query { search, dialect, drive_by_run_at_range: false }
+        Query { search, dialect, drive_by_run_at_range: false, created_ids: Vec::new() }
     }
 
     /// The whole rows of the page and one more, to know whether there is a next.
@@ -167,6 +178,24 @@ impl Query {
         self.run_at_bounds(&mut writer);
         writer.push(" LIMIT ").number(max as i64);
         Some(writer.statement)
+    }
+
+    /// The edges of the ids that were created in the wanted time, whosever they are. Ids and creation times grow together but for what
+    /// was inserted side by side, which is why a stretch of rows at each end is looked at.
+    ///
+    /// They are found first and by themselves: in the statement of the search, MariaDB would not start from them.
+    pub(crate) fn created_edges(&self) -> Vec<Edge> {
+        let Filter { created_from, created_to, .. } = self.search.filter;
+        let edges = [(created_from, ">=", "min", "", i64::MAX), (created_to, "<=", "max", " DESC", 0)];
+        let wanted = edges.into_iter().filter(|_| !self.search.sort.is_by_run_at());
+        let edge = |(time, operator, least, direction, nothing): (Option<Time>, _, _, _, _)| {
+            let mut writer = Writer::new(self.dialect);
+            writer.push(&format!(" FROM task t WHERE t.id = (SELECT {least}(id) FROM (SELECT b.id FROM task b"));
+            writer.push(&format!(" WHERE b.created_at {operator} ")).time(time?);
+            writer.push(&format!(" ORDER BY b.created_at{direction}, b.id{direction} LIMIT {EDGE_ROWS}) edge)"));
+            Some(Edge { operator, id: writer.statement, nothing })
+        };
+        wanted.filter_map(edge).collect()
     }
 
     /// Whether the driver alone answers the filter, so that it need not look further than the page.
@@ -282,8 +311,8 @@ impl Query {
             }
         }
         self.cursor(writer);
-        if table == "task" && !self.search.sort.is_by_run_at() && self.search.tenant.is_some() {
-            self.created_bounds(writer);
+        for (operator, id) in &self.created_ids {
+            writer.push(&format!(" AND t.id {operator} ")).number(*id);
         }
         if self.search.sort.is_by_run_at() {
             self.run_at_bounds(writer);
@@ -335,19 +364,6 @@ impl Query {
         }
         if let Some(id) = self.search.up_to {
             writer.push(" AND t.id <= ").number(id.0);
-        }
-    }
-
-    /// Ids between which everything created in the wanted time lies, whosever it is. Ids and creation times grow together
-    /// but for what was inserted side by side, which is why a stretch of rows at each end is looked at.
-    fn created_bounds(&self, writer: &mut Writer) {
-        let bounds =
-            [(self.search.filter.created_from, ">=", "min", ""), (self.search.filter.created_to, "<=", "max", " DESC")];
-        for (time, operator, edge, direction) in bounds {
-            let Some(time) = time else { continue };
-            writer.push(&format!(" AND t.id {operator} (SELECT {edge}(id) FROM (SELECT b.id FROM task b"));
-            writer.push(&format!(" WHERE b.created_at {operator} ")).time(time);
-            writer.push(&format!(" ORDER BY b.created_at{direction}, b.id{direction} LIMIT {EDGE_ROWS}) edge)"));
         }
     }
 
