@@ -14,7 +14,8 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
-use taskwheel_model::{NewTask, TaskId, Time};
+use std::borrow::Cow;
+use taskwheel_model::{NewTask, TaskId, Time, limits};
 
 /// Most rows of one statement.
 const ROWS_MAX: usize = 512;
@@ -101,77 +102,141 @@ fn next(tasks: &[Insert]) -> usize {
 
 /// The statements that insert tasks.
 fn text(tasks: &[Insert], ids: Ids, within: Within) -> Text {
-    // On a connection that is not ours the same statement comes again and again, and no log of statements has payloads in it.
+    // On a connection that is not ours statements are prepared: no log has payloads in it.
     let values = (within == Within::Theirs).then(Vec::new);
-    let mut text = Text { sql: String::with_capacity(512 * tasks.len()), values };
+    let mut text = Text { sql: String::with_capacity(384 * tasks.len()), values };
+    let rows = || tasks.iter().zip((0..).step_by(ids.step as usize));
     // The trigger is told the ids; where their distance may have changed, nobody else can tell.
-    let by_trigger = tasks.len() == 1 || within == Within::Theirs || ids.may_change;
-    if !by_trigger {
-        text.push("SET @taskwheel_lets_wait = 1");
-        // Nothing is committed while that is off, and all of it when it is on again: a round of statements less than by BEGIN and COMMIT.
-        text.push(if within == Within::None { ", autocommit = 0; " } else { "; " });
+    if tasks.len() == 1 || within == Within::Theirs || ids.may_change {
+        text.insert("task", TASK, rows());
+        return text;
     }
-    let shape = Shape::of(tasks);
-    text.insert("task", &COLUMNS[..=shape as usize], tasks.iter(), |text, task| text.task(task, shape));
-    if !by_trigger {
-        let with_ids = || tasks.iter().zip((0..).step_by(ids.step as usize));
-        let with_keys = || with_ids().filter(|(one, _)| one.task.unique_key.is_some());
-        if with_keys().next().is_some() {
-            text.insert("task_unique", &["tenant, type, unique_key, id"], with_keys(), |text, (one, place)| {
-                text.text(&one.task.tenant).text(&one.task.task_type).maybe(&one.task.unique_key).id(place);
-            });
-        }
-        let columns = &WAITING_COLUMNS[..=usize::from(shape != Shape::Plain)];
-        text.insert("task_waiting", columns, with_ids(), |text, (one, place)| text.waiting(one, place, shape));
-        text.push("SET @taskwheel_lets_wait = NULL");
-        text.push(if within == Within::None { ", autocommit = 1" } else { "" });
-    }
+    text.push("SET @taskwheel_lets_wait = 1");
+    // Nothing is committed while that is off, and all of it when it is on again: a round of statements less than by BEGIN and COMMIT.
+    text.push(if within == Within::None { ", autocommit = 0; " } else { "; " });
+    text.insert("task", TASK, rows());
+    text.insert("task_unique", UNIQUE, rows().filter(|(one, _)| one.task.unique_key.is_some()));
+    text.insert("task_waiting", WAITING, rows());
+    text.push("SET @taskwheel_lets_wait = NULL");
+    text.push(if within == Within::None { ", autocommit = 1" } else { "" });
     text
 }
 
-/// What a statement says of each task. A statement that says less costs less.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// What nearly every task has.
-    Plain,
-    /// All that can be submitted.
-    Whole,
-    /// That, and what a task has that a schedule fired.
-    Fired,
+/// What a row says in a column.
+enum Said<'t> {
+    Text(Cow<'t, str>),
+    Number(i64),
+    /// The id of the task.
+    Id,
 }
 
-const COLUMNS: [&str; 3] = [
-    "tenant, type, task_key, payload, priority, token_id, run_at, created_at",
-    ", expire_at, max_attempts, retry, timeout_ms, category, creator, route_key, slot, unique_key, affinity, trace_parent",
-    ", schedule_id, run_id, parent_id, root_id, context",
+/// A column, and what a task says there. Where it says nothing it has the column's default.
+type Column = (&'static str, for<'t> fn(&'t Insert) -> Option<Said<'t>>);
+
+const TASK: &[Column] = &[
+    ("tenant", tenant),
+    ("type", task_type),
+    ("task_key", |one| maybe(&one.task.key)),
+    ("payload", |one| maybe(&one.task.payload)),
+    ("priority", |one| (one.priority != limits::PRIORITY_MIN).then(|| number(one.priority))),
+    ("run_at", |one| Some(time(one.run_at))),
+    ("created_at", |one| Some(time(one.created_at))),
+    ("token_id", |one| one.task.token_id.map(number)),
+    ("expire_at", |one| one.task.expire_at.map(time)),
+    ("max_attempts", |one| one.task.max_attempts.map(number)),
+    ("retry", |one| one.task.retry.as_ref().map(|retry| Said::Text(policy(retry).into()))),
+    ("timeout_ms", |one| one.task.timeout_ms.map(number)),
+    ("category", category),
+    ("creator", creator),
+    ("route_key", |one| maybe(&one.task.route_key)),
+    ("slot", |one| one.slot.map(number)),
+    ("unique_key", unique_key),
+    ("affinity", affinity),
+    ("trace_parent", |one| maybe(&one.task.trace_parent)),
+    ("schedule_id", |one| one.origin.as_ref().map(|origin| number(origin.schedule_id))),
+    ("run_id", run_id),
+    ("parent_id", |one| one.origin.as_ref()?.parent_id.map(|id| number(id.0))),
+    ("root_id", |one| one.origin.as_ref()?.root_id.map(|id| number(id.0))),
+    ("context", |one| maybe(&one.origin.as_ref()?.context)),
 ];
-const WAITING_COLUMNS: [&str; 2] = [
-    "id, tenant, type, lane, `rank`, due, updated_at",
-    ", expire_at, category, creator, unique_key, run_id, affinity, check_at",
+
+const UNIQUE: &[Column] =
+    &[("tenant", |one| text_of(&one.task.tenant)), ("type", task_type), ("unique_key", unique_key), ("id", id)];
+
+/// What the trigger writes.
+const WAITING: &[Column] = &[
+    ("id", id),
+    ("tenant", tenant),
+    ("type", task_type),
+    ("lane", |one| match &one.task.affinity {
+        Some(host) => Some(Said::Text(format!("{}@{host}", one.task.task_type).into())),
+        None => task_type(one),
+    }),
+    ("`rank`", |one| (one.priority != limits::PRIORITY_MIN).then(|| number(9 - one.priority))),
+    ("due", |one| Some(number(one.run_at.0))),
+    ("updated_at", |one| Some(number(one.created_at.0))),
+    ("expire_at", |one| one.task.expire_at.map(|time| number(time.0))),
+    ("category", category),
+    ("creator", creator),
+    ("unique_key", unique_key),
+    ("run_id", run_id),
+    ("affinity", affinity),
+    ("check_at", |one| match (&one.task.affinity, one.task.expire_at) {
+        (None, expire_at) => expire_at.map(|time| number(time.0)),
+        (Some(_), expire_at) => Some(number(expire_at.map_or(one.run_at, |time| time.min(one.run_at)).0)),
+    }),
 ];
 
-impl Shape {
-    fn of(tasks: &[Insert]) -> Shape {
-        // Of one batch a schedule fired all or none.
-        if tasks.first().is_some_and(|task| task.origin.is_some()) {
-            return Shape::Fired;
-        }
-        if tasks.iter().all(|row| is_plain(&row.task)) { Shape::Plain } else { Shape::Whole }
-    }
+fn id(_: &Insert) -> Option<Said<'_>> {
+    Some(Said::Id)
 }
 
-fn is_plain(task: &NewTask) -> bool {
-    let NewTask { expire_at, max_attempts, retry, timeout_ms, category, creator, .. } = task;
-    let NewTask { route_key, unique_key, affinity, trace_parent, .. } = task;
-    let texts = [category, creator, route_key, unique_key, affinity, trace_parent];
-    expire_at.is_none()
-        && max_attempts.is_none()
-        && retry.is_none()
-        && timeout_ms.is_none()
-        && texts.iter().all(|text| text.is_none())
+fn tenant(one: &Insert) -> Option<Said<'_>> {
+    text_of(&one.task.tenant).filter(|_| one.task.tenant != NewTask::TENANT_DEFAULT)
 }
 
-/// Statements that are being written. Each value ends with a comma, until its row is closed.
+fn task_type(one: &Insert) -> Option<Said<'_>> {
+    text_of(&one.task.task_type)
+}
+
+fn category(one: &Insert) -> Option<Said<'_>> {
+    maybe(&one.task.category)
+}
+
+fn creator(one: &Insert) -> Option<Said<'_>> {
+    maybe(&one.task.creator)
+}
+
+fn unique_key(one: &Insert) -> Option<Said<'_>> {
+    maybe(&one.task.unique_key)
+}
+
+fn affinity(one: &Insert) -> Option<Said<'_>> {
+    maybe(&one.task.affinity)
+}
+
+fn run_id(one: &Insert) -> Option<Said<'_>> {
+    one.origin.as_ref()?.run_id.map(number)
+}
+
+fn text_of(text: &str) -> Option<Said<'_>> {
+    Some(Said::Text(text.into()))
+}
+
+fn maybe(text: &Option<String>) -> Option<Said<'_>> {
+    text.as_deref().and_then(text_of)
+}
+
+fn number(number: impl Into<i64>) -> Said<'static> {
+    Said::Number(number.into())
+}
+
+fn time(time: Time) -> Said<'static> {
+    let timestamp = jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
+    Said::Text(jiff::tz::Offset::UTC.to_datetime(timestamp).to_string().into())
+}
+
+/// Statements that are being written.
 struct Text {
     sql: String,
     /// Values that are bound. Without it they are in the text.
@@ -179,104 +244,58 @@ struct Text {
 }
 
 impl Text {
-    fn push(&mut self, part: &str) -> &mut Text {
+    fn push(&mut self, part: &str) {
         self.sql.push_str(part);
-        self
     }
 
-    /// An INSERT with a row for each item.
-    fn insert<I>(
-        &mut self,
-        table: &str,
-        columns: &[&str],
-        items: impl Iterator<Item = I>,
-        row: impl Fn(&mut Text, I),
-    ) -> &mut Text {
-        self.push("INSERT INTO ").push(table).push(" (");
-        columns.iter().for_each(|part| self.sql.push_str(part));
-        self.push(") VALUES ");
-        for item in items {
-            self.push("(");
-            row(self, item);
-            self.sql.pop();
-            self.push("),");
+    /// An INSERT of tasks, each with the distance of its id from the first one's; none where there are none. It names the columns in which
+    /// some task says something: what it does not name need not be read.
+    fn insert<'t>(&mut self, table: &str, columns: &[Column], tasks: impl Iterator<Item = (&'t Insert, i64)>) {
+        let rows: Vec<(i64, Vec<Option<Said<'t>>>)> =
+            tasks.map(|(one, place)| (place, columns.iter().map(|(_, says)| says(one)).collect())).collect();
+        if rows.is_empty() {
+            return;
         }
-        self.sql.pop();
-        self.push("; ")
+        let named: Vec<usize> =
+            (0..columns.len()).filter(|&column| rows.iter().any(|(_, row)| row[column].is_some())).collect();
+        self.push("INSERT INTO ");
+        self.push(table);
+        let mut before = " (";
+        for &column in &named {
+            self.push(before);
+            self.push(columns[column].0);
+            before = ", ";
+        }
+        before = ") VALUES (";
+        for (place, mut row) in rows {
+            for &column in &named {
+                self.push(before);
+                self.value(row[column].take(), place);
+                before = ",";
+            }
+            before = "),(";
+        }
+        self.push("); ");
     }
 
-    fn value(&mut self, value: Option<Value>) -> &mut Text {
-        match (value, &mut self.values) {
-            (None, _) => self.sql.push_str("NULL"),
-            (Some(value), Some(values)) => {
-                values.push(value);
+    fn value(&mut self, said: Option<Said<'_>>, place: i64) {
+        match (said, &mut self.values) {
+            (None, _) => self.sql.push_str("DEFAULT"),
+            (Some(Said::Text(text)), None) => push_text(&mut self.sql, &text),
+            (Some(Said::Number(number)), None) => push_number(&mut self.sql, number),
+            (Some(Said::Text(text)), Some(values)) => {
+                values.push(Value::Text(text.into_owned()));
                 self.sql.push('?');
             }
-            (Some(Value::Text(text)), None) => push_text(&mut self.sql, &text),
-            (Some(Value::Number(number)), None) => push_number(&mut self.sql, number),
+            (Some(Said::Number(number)), Some(values)) => {
+                values.push(Value::Number(number));
+                self.sql.push('?');
+            }
+            (Some(Said::Id), _) => {
+                self.sql.push_str("LAST_INSERT_ID() + ");
+                push_number(&mut self.sql, place);
+            }
         }
-        self.push(",")
-    }
-
-    fn text(&mut self, text: &str) -> &mut Text {
-        self.value(Some(Value::Text(text.to_owned())))
-    }
-
-    fn maybe(&mut self, text: &Option<String>) -> &mut Text {
-        self.value(text.clone().map(Value::Text))
-    }
-
-    fn number(&mut self, number: impl Into<Option<i64>>) -> &mut Text {
-        self.value(number.into().map(Value::Number))
-    }
-
-    fn time(&mut self, time: Option<Time>) -> &mut Text {
-        let timestamp = |time: Time| jiff::Timestamp::from_millisecond(time.0).unwrap_or(jiff::Timestamp::MAX);
-        let text = |time| jiff::tz::Offset::UTC.to_datetime(timestamp(time)).to_string();
-        self.maybe(&time.map(text))
-    }
-
-    /// The id of a task that is so far behind the first one's.
-    fn id(&mut self, place: i64) -> &mut Text {
-        self.push("LAST_INSERT_ID() + ").number(place)
-    }
-
-    fn task(&mut self, one: &Insert, shape: Shape) {
-        let Insert { task, priority, run_at, slot, created_at, origin } = one;
-        self.text(&task.tenant).text(&task.task_type).maybe(&task.key).maybe(&task.payload);
-        self.number(i64::from(*priority)).number(task.token_id).time(Some(*run_at)).time(Some(*created_at));
-        if shape == Shape::Plain {
-            return;
-        }
-        self.time(task.expire_at).number(task.max_attempts.map(i64::from)).maybe(&task.retry.as_ref().map(policy));
-        self.number(task.timeout_ms).maybe(&task.category).maybe(&task.creator).maybe(&task.route_key);
-        self.number(slot.map(i64::from)).maybe(&task.unique_key).maybe(&task.affinity).maybe(&task.trace_parent);
-        if let Some(origin) = origin {
-            let of_task = |id: Option<TaskId>| id.map(|id| id.0);
-            self.number(origin.schedule_id).number(origin.run_id).number(of_task(origin.parent_id));
-            self.number(of_task(origin.root_id)).maybe(&origin.context);
-        }
-    }
-
-    /// What the trigger writes.
-    fn waiting(&mut self, one: &Insert, place: i64, shape: Shape) {
-        let Insert { task, priority, run_at, created_at, origin, .. } = one;
-        self.id(place).text(&task.tenant).text(&task.task_type);
-        match &task.affinity {
-            Some(host) => self.text(&format!("{}@{host}", task.task_type)),
-            None => self.text(&task.task_type),
-        };
-        self.number(9 - i64::from(*priority)).number(run_at.0).number(created_at.0);
-        if shape == Shape::Plain {
-            return;
-        }
-        let check_at = match (&task.affinity, task.expire_at) {
-            (None, expire_at) => expire_at,
-            (Some(_), expire_at) => Some(expire_at.map_or(*run_at, |expire_at| expire_at.min(*run_at))),
-        };
-        let ms = |time: Option<Time>| time.map(|time| time.0);
-        self.number(ms(task.expire_at)).maybe(&task.category).maybe(&task.creator).maybe(&task.unique_key);
-        self.number(origin.as_ref().and_then(|origin| origin.run_id)).maybe(&task.affinity).number(ms(check_at));
     }
 }
 
@@ -298,7 +317,6 @@ pub(super) async fn live_unique(
 mod tests {
     use super::*;
     use crate::session::Origin;
-    use taskwheel_model::limits;
 
     fn insert(task: NewTask, context: Option<String>) -> Insert {
         let origin = context.map(|context| Origin {

@@ -54,10 +54,10 @@ CREATE TABLE IF NOT EXISTS task (
 -- locks a row by way of another index, so that two of them cannot lock the same row from two sides.
 CREATE TABLE IF NOT EXISTS task_waiting (
     id           BIGINT NOT NULL,
-    tenant       VARCHAR(64) NOT NULL,
+    tenant       VARCHAR(64) NOT NULL DEFAULT 'default',
     type         VARCHAR(200) NOT NULL,
     lane         VARCHAR(265) NOT NULL,
-    `rank`       SMALLINT NOT NULL,
+    `rank`       SMALLINT NOT NULL DEFAULT 8,
     due          BIGINT NOT NULL,
     status       SMALLINT NOT NULL DEFAULT 1 CHECK (status IN (1, 4, 5, 7)),
     round        INT NOT NULL DEFAULT 1,
