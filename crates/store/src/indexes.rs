@@ -1,32 +1,82 @@
-//! The indexes that a schema makes, and which of them are gone.
+//! The indexes that a schema makes, primary keys among them, and what is wrong with those that are there.
 
-/// An index that must be there, and the statement that makes it again.
-struct Index<'s> {
-    name: &'s str,
+/// An index of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Index {
+    pub(crate) table: String,
+    /// `None` is the primary key, where that has no name of its own.
+    pub(crate) name: Option<String>,
+    /// With commas between them.
+    pub(crate) columns: String,
+    /// Whether searches can use it.
+    pub(crate) is_whole: bool,
+}
+
+/// An index that a schema makes, and the statement that makes it again.
+struct Wanted {
+    index: Index,
     remedy: String,
 }
 
-/// The named indexes of a schema: each statement, and each line within a table, is one.
-fn indexes(schema: &str) -> Vec<Index<'_>> {
-    let (mut found, mut table) = (Vec::new(), "");
+/// The indexes of a schema: each statement, and each line within a table, is one.
+fn wanted(schema: &str) -> Vec<Wanted> {
+    let (mut found, mut within) = (Vec::new(), "");
     for line in schema.lines() {
         let part = line.trim().trim_end_matches([',', ';']);
-        match part.split_whitespace().collect::<Vec<_>>()[..] {
-            ["CREATE", "TABLE", "IF", "NOT", "EXISTS", name, ..] | ["CREATE", "TABLE", name, ..] => table = name,
-            ["CREATE", "INDEX", name, ..] => found.push(Index { name, remedy: part.to_owned() }),
-            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE" | "PRIMARY", ..] => {
-                found.push(Index { name, remedy: format!("ALTER TABLE {table} ADD {part}") });
+        let adds = |clause: &str| format!("ALTER TABLE {within} ADD {clause}");
+        let (table, name, columns, remedy) = match part.split_whitespace().collect::<Vec<_>>()[..] {
+            ["CREATE", "TABLE", "IF", "NOT", "EXISTS", name, ..] | ["CREATE", "TABLE", name, ..] => {
+                within = name;
+                continue;
             }
-            _ => {}
-        }
+            ["CREATE", "INDEX", name, "ON", table, ..] => (table, Some(name), in_brackets(part), part.to_owned()),
+            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE" | "PRIMARY", ..] => {
+                (within, Some(name), in_brackets(part), adds(part))
+            }
+            ["PRIMARY", "KEY", ..] => (within, None, in_brackets(part), adds(part)),
+            [column, ..] if part.contains(" PRIMARY KEY") && !part.starts_with("--") => {
+                (within, None, column.to_owned(), adds(&format!("PRIMARY KEY ({column})")))
+            }
+            _ => continue,
+        };
+        let (table, name) = (table.to_owned(), name.map(str::to_owned));
+        found.push(Wanted { index: Index { table, name, columns, is_whole: true }, remedy });
     }
     found
 }
 
-/// What is wrong where an index of a schema is not among these, and how to mend it.
-pub(crate) fn missing(schema: &str, there: &[String]) -> Vec<String> {
-    let gone = indexes(schema).into_iter().filter(|index| !there.iter().any(|one| one == index.name));
-    gone.map(|Index { name, remedy }| format!("the index {name} is missing: make it again with {remedy}")).collect()
+fn in_brackets(text: &str) -> String {
+    let inner = text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(inner, _)| inner);
+    inner.replace('`', "")
+}
+
+/// The indexes that a statement of a schema makes.
+pub(crate) fn made_by(schema: &str) -> impl Iterator<Item = Index> {
+    wanted(schema).into_iter().map(|Wanted { index, .. }| index)
+}
+
+/// What is wrong with the indexes that are there, and how to mend it. Where no primary key can be dropped none is looked for.
+pub(crate) fn faults(schema: &str, there: &[Index], with_primary_keys: bool) -> Vec<String> {
+    let wanted = wanted(schema).into_iter().filter(|Wanted { index, .. }| with_primary_keys || index.name.is_some());
+    wanted.filter_map(|Wanted { index, remedy }| fault(&index, &remedy, there)).collect()
+}
+
+fn fault(wanted: &Index, remedy: &str, there: &[Index]) -> Option<String> {
+    let what = match &wanted.name {
+        Some(name) => format!("the index {name}"),
+        None => format!("the primary key of {}", wanted.table),
+    };
+    match there.iter().find(|index| index.table == wanted.table && index.name == wanted.name) {
+        None => Some(format!("{what} is missing: make it again with {remedy}")),
+        Some(index) if index.columns != wanted.columns => Some(format!(
+            "{what} is on {}, and not on {}: remove it, and make it again with {remedy}",
+            index.columns, wanted.columns
+        )),
+        Some(index) if !index.is_whole => {
+            Some(format!("{what} is of no use, because its making failed: remove it, and make it again with {remedy}"))
+        }
+        Some(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -34,6 +84,7 @@ mod tests {
     use super::*;
 
     const SCHEMA: &str = "
+-- The PRIMARY KEY is a promise.
 CREATE TABLE task (
     id   bigint PRIMARY KEY,
     KEY task_by_type (type, id),
@@ -43,24 +94,41 @@ CREATE TABLE task (
 );
 CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS task_run (
+    type varchar(200) NOT NULL,
+    PRIMARY KEY (type, id),
     KEY task_run_live (status)
 ) ENGINE = InnoDB;
 ";
 
     #[test]
     fn what_is_gone_is_named_with_the_statement_that_makes_it() {
-        let remedies: Vec<_> = missing(SCHEMA, &["task_pkey".into()]);
+        let remedies: Vec<_> = faults(SCHEMA, &[], true);
         assert_eq!(
             remedies.iter().map(|text| text.split_once(" with ").unwrap().1).collect::<Vec<_>>(),
             [
+                "ALTER TABLE task ADD PRIMARY KEY (id)",
                 "ALTER TABLE task ADD KEY task_by_type (type, id)",
                 "ALTER TABLE task ADD UNIQUE KEY task_once (`rank`, id)",
                 "ALTER TABLE task ADD CONSTRAINT task_key UNIQUE (key)",
                 "CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL",
+                "ALTER TABLE task_run ADD PRIMARY KEY (type, id)",
                 "ALTER TABLE task_run ADD KEY task_run_live (status)",
             ]
         );
-        let there = ["task_by_type", "task_once", "task_key", "task_by_key", "task_run_live"].map(str::to_owned);
-        assert_eq!(missing(SCHEMA, &there), [""; 0]);
+        assert!(remedies[0].starts_with("the primary key of task is missing"));
+        assert_eq!(faults(SCHEMA, &[], false).len(), 5);
+        let there: Vec<_> = made_by(SCHEMA).collect();
+        assert_eq!(faults(SCHEMA, &there, true), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_there_under_its_name_alone_is_named_too() {
+        let mut there: Vec<_> = made_by(SCHEMA).collect();
+        there[1].columns = "id".into();
+        there[4].is_whole = false;
+        let found = faults(SCHEMA, &there, true);
+        assert!(found[0].starts_with("the index task_by_type is on id, and not on type, id: remove it"), "{found:?}");
+        assert!(found[1].starts_with("the index task_by_key is of no use"), "{found:?}");
+        assert_eq!(found.len(), 2);
     }
 }

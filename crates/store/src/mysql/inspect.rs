@@ -1,10 +1,10 @@
 //! How the database stands.
 
 use super::{fault, number};
-use crate::indexes;
+use crate::indexes::{self, Index};
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
 use taskwheel_model::Time;
 
@@ -50,7 +50,11 @@ const HORIZON: &str = "
 SELECT CONCAT('connection ', trx_mysql_thread_id, ' has been in a transaction since ', trx_started,
               ' and keeps the server from removing dead rows: end it with KILL ', trx_mysql_thread_id)
 FROM information_schema.innodb_trx WHERE trx_started < NOW() - INTERVAL 5 MINUTE";
-const INDEXES: &str = "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()";
+const INDEXES: &str = "
+SELECT table_name, index_name, GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', ')
+FROM information_schema.statistics WHERE table_schema = DATABASE() GROUP BY table_name, index_name";
+/// What a primary key is called.
+const PRIMARY: &str = "PRIMARY";
 
 /// The number of "access denied".
 const DENIED: u16 = 1227;
@@ -65,9 +69,15 @@ async fn findings(connection: &mut MySqlConnection) -> Attempted<(Vec<String>, V
         Err(error) if number(&error) == DENIED => (Vec::new(), vec![UNSEEN.into()]),
         looked => (looked.map_err(fault)?, Vec::new()),
     };
-    let there = texts(connection, INDEXES).await.map_err(fault)?;
-    findings.extend(indexes::missing(super::migrate::SCHEMA, &there));
+    let rows = sqlx::query(INDEXES).fetch_all(connection).await.map_err(fault)?;
+    let there = rows.iter().map(index).collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
+    findings.extend(indexes::faults(super::migrate::SCHEMA, &there, true));
     Ok((findings, notes))
+}
+
+fn index(row: &MySqlRow) -> sqlx::Result<Index> {
+    let name = Some(row.try_get(1)?).filter(|name| name != PRIMARY);
+    Ok(Index { table: row.try_get(0)?, name, columns: row.try_get(2)?, is_whole: true })
 }
 
 async fn texts(connection: &mut MySqlConnection, sql: &'static str) -> sqlx::Result<Vec<String>> {

@@ -1,11 +1,11 @@
 //! How the database stands.
 
 use super::fault;
-use crate::indexes;
+use crate::indexes::{self, Index};
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::Row;
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use taskwheel_model::Time;
 
 /// Settings that must have one of these values for an acknowledged task to survive a crash of the machine.
@@ -41,7 +41,7 @@ pub(super) async fn inspect(connection: &mut PgConnection, now: Time) -> Attempt
         weak_settings,
         now,
         findings: findings(connection).await?,
-        notes: Vec::new(),
+        notes: texts(connection, UNSEEN).await?,
     })
 }
 
@@ -50,7 +50,9 @@ const HORIZON: &str = "
 SELECT format('process %s (user %s, application %s, state %s) has kept the server from removing dead rows for %s: end it '
               'with SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout',
               pid, usename, application_name, state, date_trunc('second', now() - xact_start), pid)
-FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND xact_start < now() - interval '5 minutes'
+FROM pg_stat_activity
+WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND datname = current_database()
+  AND xact_start < now() - interval '5 minutes'
 UNION ALL
 SELECT format('the prepared transaction %s of user %s has kept the server from removing dead rows since %s: end it with '
               'ROLLBACK PREPARED %L', gid, owner, date_trunc('second', prepared), gid)
@@ -59,20 +61,38 @@ UNION ALL
 SELECT format('nobody reads the replication slot %s, and it keeps the server from removing dead rows: remove it with '
               'SELECT pg_drop_replication_slot(%L)', slot_name, slot_name)
 FROM pg_replication_slots WHERE NOT active AND xmin IS NOT NULL";
+/// Transactions of others, whose age only some may see.
+const UNSEEN: &str = "
+SELECT format('process %s of user %s is in a transaction, and how long it has kept the server from removing dead rows is not '
+              'shown to this user: GRANT pg_read_all_stats TO %I lets it look', pid, usename, current_user)
+FROM pg_stat_activity
+WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND datname = current_database() AND usename IS NOT NULL
+  AND xact_start IS NULL";
 const DEAD_ROWS: &str = "
 SELECT format('%s has %s dead rows beside %s live ones: run VACUUM %s, and see that autovacuum is on', relname, n_dead_tup,
               n_live_tup, relname)
 FROM pg_stat_user_tables WHERE relname LIKE 'task%' AND n_dead_tup > 200000 AND n_dead_tup > 5 * n_live_tup";
-const INDEXES: &str = "SELECT indexname::text FROM pg_indexes WHERE schemaname = ANY(current_schemas(false))";
+/// A primary key that was not named has the name that the server gave it.
+const INDEXES: &str = "
+SELECT t.relname::text, NULLIF(i.relname, t.relname || '_pkey')::text,
+       array_to_string(ARRAY(SELECT pg_get_indexdef(i.oid, place, true) FROM generate_series(1, x.indnkeyatts) place), ', '),
+       x.indisvalid
+FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
+WHERE t.relnamespace = ANY(current_schemas(false)::regnamespace[])";
 
 async fn findings(connection: &mut PgConnection) -> Attempted<Vec<String>> {
     let mut findings = Vec::new();
     for sql in [HORIZON, DEAD_ROWS] {
         findings.extend(texts(connection, sql).await?);
     }
-    let there = texts(connection, INDEXES).await?;
-    findings.extend(indexes::missing(super::migrate::SCHEMA, &there));
+    let rows = sqlx::query(INDEXES).fetch_all(connection).await.map_err(fault)?;
+    let there = rows.iter().map(index).collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
+    findings.extend(indexes::faults(super::migrate::SCHEMA, &there, true));
     Ok(findings)
+}
+
+fn index(row: &PgRow) -> sqlx::Result<Index> {
+    Ok(Index { table: row.try_get(0)?, name: row.try_get(1)?, columns: row.try_get(2)?, is_whole: row.try_get(3)? })
 }
 
 async fn texts(connection: &mut PgConnection, sql: &'static str) -> Attempted<Vec<String>> {

@@ -37,9 +37,10 @@ pub(super) fn inspect(connection: &Connection, now: Time) -> Attempted<Inspectio
 }
 
 fn findings(connection: &Connection) -> Attempted<Vec<String>> {
-    let mut statement = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'index'")?;
-    let there = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-    Ok(indexes::missing(super::migrate::SCHEMA, &there))
+    let mut statement = connection.prepare("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")?;
+    let made = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    let there: Vec<_> = made.iter().flat_map(|sql| indexes::made_by(sql)).collect();
+    Ok(indexes::faults(super::migrate::SCHEMA, &there, false))
 }
 
 fn weak(name: &str, value: String, wanted: &str) -> WeakSetting {

@@ -55,18 +55,41 @@ async fn check_names_what_is_wrong_and_how_to_mend_it(server: &Server) {
 }
 
 /// What keeps two of a thing from being there is an index as well.
-async fn check_names_a_unique_index_that_is_gone(server: &Server) {
+async fn check_names_unique_indexes_and_primary_keys_that_are_gone(server: &Server) {
     let database = &server.database;
-    let (drop, name) = match database.dialect {
-        Dialect::Mysql => ("DROP INDEX task_waiting_id ON task_waiting", "task_waiting_id is missing"),
-        _ => ("ALTER TABLE task_run DROP CONSTRAINT task_run_once", "task_run_once is missing"),
+    let (once, running) = match database.dialect {
+        Dialect::Mysql => ("DROP INDEX task_run_once ON task_run", "ALTER TABLE task_running DROP PRIMARY KEY"),
+        _ => (
+            "ALTER TABLE task_run DROP CONSTRAINT task_run_once",
+            "ALTER TABLE task_running DROP CONSTRAINT task_running_pkey",
+        ),
     };
     let mut raw = database.raw().await;
-    raw.run(drop).await;
-    let found = problems(&database.url).await;
-    let (_, remedy) = named(&found, &[name]).split_once(" with ").expect("how to mend it");
-    raw.run(remedy).await;
-    assert_eq!(problems(&database.url).await, [""; 0], "it is mended");
+    for (drop, what) in [(once, "the index task_run_once"), (running, "the primary key of task_running")] {
+        raw.run(drop).await;
+        let found = problems(&database.url).await;
+        let (_, remedy) = named(&found, &[what, "is missing"]).split_once(" with ").expect("how to mend it");
+        raw.run(remedy).await;
+        assert_eq!(problems(&database.url).await, [""; 0], "it is mended");
+    }
+}
+
+/// One that has the name of another, or that was left behind when its making failed.
+async fn check_names_indexes_that_are_of_no_use(server: &Server) {
+    let database = &server.database;
+    let mut raw = database.raw().await;
+    raw.run("DROP INDEX task_by_key").await;
+    raw.run("CREATE INDEX task_by_key ON task (id)").await;
+    named(&problems(&database.url).await, &["the index task_by_key is on id, and not on tenant, task_key, id"]);
+    for key in ["one", "other"] {
+        let columns = "tenant, idempotency_key, id, created, answered_at, fingerprint";
+        raw.run(&format!("INSERT INTO task_answer ({columns}) VALUES ('acme', '{key}', 1, true, 9000000000000, 1)"))
+            .await;
+    }
+    raw.run("DROP INDEX task_answer_by_time").await;
+    let twice = raw.execute("CREATE UNIQUE INDEX CONCURRENTLY task_answer_by_time ON task_answer (answered_at)").await;
+    assert!(twice.unwrap_err().contains("task_answer_by_time"), "two have the same time");
+    named(&problems(&database.url).await, &["the index task_answer_by_time is of no use", "remove it"]);
 }
 
 /// What `serve` would refuse or warn about.
@@ -123,6 +146,20 @@ async fn check_names_who_holds_back_dead_rows_of_postgres_and_clocks_that_differ
     for statement in ["SET application_name = 'sleeper'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
         sleeper.run(statement).await;
     }
+    // One that has written holds back dead rows too, though it sees what others commit; one in another database does not.
+    let mut writer = Raw::connect(Dialect::Postgres, &database).await;
+    let write = "INSERT INTO task (type) VALUES ('held')";
+    for statement in ["SET application_name = 'writer'", "BEGIN", write] {
+        writer.run(statement).await;
+    }
+    let mut elsewhere = Raw::connect(Dialect::Postgres, &database.replace("/taskwheel", "/postgres")).await;
+    for statement in ["SET application_name = 'elsewhere'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
+        elsewhere.run(statement).await;
+    }
+    let mut hidden = Raw::connect(Dialect::Postgres, &database.replace("taskwheel:", "ordinary:")).await;
+    for statement in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
+        hidden.run(statement).await;
+    }
     let mut raw = Raw::connect(Dialect::Postgres, &database).await;
     for statement in ["BEGIN", "CREATE TABLE own (id bigint)", "PREPARE TRANSACTION 'forgotten'"] {
         raw.run(statement).await;
@@ -138,6 +175,10 @@ async fn check_names_who_holds_back_dead_rows_of_postgres_and_clocks_that_differ
     let process = text(&mut sleeper, "SELECT pg_backend_pid()").await;
     let remedy = format!("end it with SELECT pg_terminate_backend({process})");
     named(&found, &["user taskwheel, application sleeper, state idle in transaction", "dead rows for 00:10:", &remedy]);
+    named(&found, &["user taskwheel, application writer, state idle in transaction", "dead rows for 00:10:"]);
+    assert!(!found.iter().any(|problem| problem.contains("elsewhere")), "{found:?}");
+    let notes: Vec<String> = serde_json::from_value(run("check", &database).await.1["notes"].clone()).unwrap();
+    named(&notes, &["of user ordinary is in a transaction", "GRANT pg_read_all_stats TO taskwheel"]);
     named(&found, &["prepared transaction forgotten of user taskwheel", "end it with ROLLBACK PREPARED 'forgotten'"]);
 }
 
@@ -164,6 +205,6 @@ async fn check_names_who_holds_back_dead_rows_of_mariadb_weak_commits_and_clocks
 
 crate::facts![check_names_what_is_wrong_and_how_to_mend_it, check_names_tasks_that_are_torn];
 crate::facts! { in sqlite_alone on Sqlite: check_names_what_is_wrong_with_the_configuration }
-crate::facts! { in mysql_alone on Mysql: check_names_a_unique_index_that_is_gone }
-crate::facts! { in postgres_alone on Postgres:
-check_names_commits_that_may_be_lost, check_names_a_unique_index_that_is_gone }
+crate::facts! { in mysql_alone on Mysql: check_names_unique_indexes_and_primary_keys_that_are_gone }
+crate::facts! { in postgres_alone on Postgres: check_names_commits_that_may_be_lost,
+check_names_unique_indexes_and_primary_keys_that_are_gone, check_names_indexes_that_are_of_no_use }
