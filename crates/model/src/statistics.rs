@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Buckets of a histogram: the upper bound of bucket n is 2^n milliseconds, that of the last is none.
 const BUCKETS: usize = 32;
 
-/// An execution that ended.
+/// An execution that ended, or a task that expired before it had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Whose task it was.
@@ -17,12 +17,10 @@ pub struct Ran {
     pub attempt: u32,
     /// When the task was due.
     pub due: Time,
-    /// When the execution started.
-    pub started_at: Time,
     /// When it ended.
     pub ended_at: Time,
-    /// How it ended.
-    pub outcome: Outcome,
+    /// When the execution started and how it ended; none where the task expired.
+    pub execution: Option<(Time, Outcome)>,
     /// The task's status after it.
     pub status: Status,
 }
@@ -89,7 +87,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts an execution.
+    /// Counts what ended.
     pub fn add(&mut self, ran: &Ran) {
         match (ran.status, ran.attempt) {
             (Status::Success | Status::Completed, 0 | 1) => self.success_first += 1,
@@ -98,11 +96,12 @@ impl Tally {
             (Status::Failure | Status::Pending, _) => self.failures += 1,
             _ => {}
         }
-        if matches!(ran.outcome, Outcome::Error | Outcome::Failure | Outcome::Timeout | Outcome::Lost) {
+        let Some((started_at, outcome)) = ran.execution else { return };
+        if matches!(outcome, Outcome::Error | Outcome::Failure | Outcome::Timeout | Outcome::Lost) {
             self.errors += 1;
         }
-        self.wait.add(ran.started_at.ms_since(ran.due));
-        self.run.add(ran.ended_at.ms_since(ran.started_at));
+        self.wait.add(started_at.ms_since(ran.due));
+        self.run.add(ran.ended_at.ms_since(started_at));
     }
 
     /// Adds what another one counted.
@@ -129,9 +128,8 @@ mod tests {
             task_type: "a".into(),
             attempt,
             due: time(0),
-            started_at: time(5),
             ended_at: time(105),
-            outcome,
+            execution: Some((time(5), outcome)),
             status,
         }
     }

@@ -101,12 +101,13 @@ impl Meter {
         for one in ran {
             let between =
                 |from, to: taskwheel_model::Time| Duration::from_millis(to.ms_since(from).max(0).unsigned_abs());
+            let Some((started_at, outcome)) = one.execution else { continue };
             let reading = readings.of(&one.task_type);
-            *reading.outcomes.entry(one.outcome.word()).or_default() += 1;
-            let is_tried_again = one.status.is_waiting() && one.outcome != Outcome::Release;
+            *reading.outcomes.entry(outcome.word()).or_default() += 1;
+            let is_tried_again = one.status.is_waiting() && outcome != Outcome::Release;
             reading.retries += u64::from(is_tried_again);
-            reading.lateness.add(between(one.due, one.started_at));
-            reading.run.add(between(one.started_at, one.ended_at));
+            reading.lateness.add(between(one.due, started_at));
+            reading.run.add(between(started_at, one.ended_at));
         }
     }
 

@@ -113,12 +113,11 @@ pub(super) async fn succeed(session: &mut dyn Session, reports: &[Report], how: 
     let steps = ends::of_well(&ended, result);
     let ended_at = session.now();
     let ran = |one: Ended| Ran {
-        outcome: reported[&one.id].1,
+        execution: Some((one.started_at, reported[&one.id].1)),
         tenant: one.tenant,
         task_type: one.task_type,
         attempt: one.attempt,
         due: one.due,
-        started_at: one.started_at,
         ended_at: ended_at.max(one.started_at),
         status: Status::Success,
     };

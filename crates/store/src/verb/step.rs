@@ -227,7 +227,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// The execution that a step ended, if it ended one, for the statistics.
+/// What a step ended, for the statistics: an execution, or the task itself where it expired.
 pub(super) fn ran(record: &Record, step: &Step, now: Time) -> Option<Ran> {
     let Place::Live(row) = &record.place else { return None };
     Some(Ran {
@@ -235,9 +235,8 @@ pub(super) fn ran(record: &Record, step: &Step, now: Time) -> Option<Ran> {
         task_type: row.task_type.clone(),
         attempt: row.attempts,
         due: row.due,
-        started_at: row.started_at?,
         ended_at: now,
-        outcome: step.ended?,
+        execution: row.started_at.zip(step.ended),
         status: step.life.status(),
     })
 }

@@ -57,6 +57,17 @@ async fn lost_executions_are_counted(platform: &Platform) {
     assert_eq!((tally.errors, tally.failures), (1, 1));
 }
 
+/// What expired has failed, and has neither waited for an execution nor had one.
+async fn tasks_that_expired_are_counted_as_failures(platform: &Platform) {
+    let expire_at = Some(platform.now().plus_ms(1_000));
+    platform.submit(NewTask { expire_at, ..task("mail") }).await;
+    platform.advance_ms(1_001);
+    platform.rescue().await;
+    platform.store.write_statistics().await.unwrap();
+    let tally = counted(&*platform.store, "mail").await;
+    assert_eq!(tally, Tally { failures: 1, ..Tally::default() });
+}
+
 async fn each_minute_is_by_itself_and_ranges_are_half_open(platform: &Platform) {
     for _ in 0..3 {
         let claimed = platform.start(task("mail")).await;
@@ -119,6 +130,7 @@ facts![
     tenants_are_counted_apart,
     every_end_of_an_execution_is_counted_once,
     lost_executions_are_counted,
+    tasks_that_expired_are_counted_as_failures,
     each_minute_is_by_itself_and_ranges_are_half_open,
     what_several_nodes_counted_is_shown_as_one,
     statistics_outlive_their_tasks_and_end_after_400_days,
