@@ -31,6 +31,13 @@ impl ExecId {
         let ms = u64::try_from(at.0).unwrap_or(0);
         ExecId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid())
     }
+
+    /// When it began: the time in its id.
+    #[must_use]
+    pub fn began_at(self) -> crate::Time {
+        let ms = self.0.as_u64_pair().0 >> 16;
+        crate::Time(ms.cast_signed())
+    }
 }
 
 impl fmt::Display for ExecId {
@@ -81,5 +88,6 @@ mod tests {
         let late = ExecId::new(crate::Time(1_700_000_000_001), [0; 10]);
         assert!(early < late);
         assert_eq!(early.0.get_version_num(), 7);
+        assert_eq!(early.began_at(), crate::Time(1_700_000_000_000));
     }
 }

@@ -6,13 +6,14 @@
 //!    run    from the claim to the report; its id goes to the worker, whose own spans hang below it
 //! ```
 //!
-//! The trace is kept with the task, as the header `traceparent` names it. A run is known by the node that handed it out, so its
-//! span is missing when another node takes the report; nothing else depends on spans, and when nobody takes them fast enough
-//! they are dropped.
+//! The trace is kept with the task, as the header `traceparent` names it, and the id of a run's span follows from its execution: so
+//! a node that takes the report of a run which another one handed out can tell of it too. Nothing else depends on spans, and when
+//! nobody takes them fast enough they are dropped.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use taskwheel_model::{ExecId, Time};
+use taskwheel_model::{ExecId, TaskId, Time};
+use taskwheel_store::Label;
 use taskwheel_store::clock::here;
 use taskwheel_store::worker::ClaimedTask;
 use tokio::sync::mpsc;
@@ -52,13 +53,19 @@ struct Place {
 }
 
 impl Place {
-    /// Reads version 00 of the header `traceparent`: `00-`, 32 hex digits, 16, and 2. One that is not sampled is none.
+    /// Reads version 00 of the header `traceparent`: `00-`, 32 hex digits, 16, and 2, of which the first two are not all zeros. One that
+    /// is not sampled is none.
     fn read(text: &str) -> Option<Place> {
         let is_hex = |part: &str, digits: usize| {
             part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         match text.split('-').collect::<Vec<_>>()[..] {
-            ["00", trace, span, flags] if is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2) => {
+            ["00", trace, span, flags]
+                if is_hex(trace, 32)
+                    && is_hex(span, 16)
+                    && is_hex(flags, 2)
+                    && [trace, span].iter().all(|id| id.bytes().any(|digit| digit != b'0')) =>
+            {
                 let is_sampled = u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1);
                 is_sampled.then(|| Place { trace_id: trace.to_owned(), span_id: span.to_owned() })
             }
@@ -72,6 +79,11 @@ impl Place {
 
     fn below(&self) -> Place {
         Place { trace_id: self.trace_id.clone(), span_id: new_span_id() }
+    }
+
+    /// Of an execution of a task that hangs here.
+    fn run(&self, exec_id: ExecId) -> Place {
+        Place { trace_id: self.trace_id.clone(), span_id: format!("{:016x}", exec_id.0.as_u64_pair().1) }
     }
 
     fn start() -> Place {
@@ -96,7 +108,7 @@ pub struct Spans {
     runs: Mutex<HashMap<ExecId, Run>>,
 }
 
-/// An execution that was handed out here.
+/// An execution that has not been reported yet.
 struct Run {
     place: Place,
     parent_id: String,
@@ -153,7 +165,7 @@ impl Spans {
             return;
         }
         let Some(parent) = task.trace_parent.as_deref().and_then(Place::read) else { return };
-        let (wait, run) = (parent.below(), parent.below());
+        let (wait, run) = (parent.below(), parent.run(task.exec_id));
         let attributes = vec![("taskwheel.task_id", task.id.0.to_string()), ("taskwheel.type", task.task_type.clone())];
         self.record(Span {
             trace_id: wait.trace_id,
@@ -166,12 +178,28 @@ impl Spans {
             is_error: false,
         });
         task.trace_parent = Some(run.write());
+        let (task_id, task_type, from) = (task.id.0, task.task_type.clone(), task.started_at);
+        self.remember(task.exec_id, Run { place: run, parent_id: parent.span_id, task_id, task_type, from });
+    }
+
+    /// Whether nothing is known of an execution that a collector could be told of.
+    pub(crate) fn wants(&self, exec_id: ExecId) -> bool {
+        self.collector.is_some() && !self.runs.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&exec_id)
+    }
+
+    /// A run that another node handed out.
+    pub(crate) fn handed_out_elsewhere(&self, id: TaskId, exec_id: ExecId, label: &Label) {
+        let Some(parent) = label.trace_parent.as_deref().and_then(Place::read) else { return };
+        let (place, task_type, from) = (parent.run(exec_id), label.task_type.clone(), exec_id.began_at());
+        self.remember(exec_id, Run { place, parent_id: parent.span_id, task_id: id.0, task_type, from });
+    }
+
+    fn remember(&self, exec_id: ExecId, run: Run) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.len() >= RUNS_MAX {
             runs.clear();
         }
-        let (task_id, task_type, from) = (task.id.0, task.task_type.clone(), task.started_at);
-        runs.insert(task.exec_id, Run { place: run, parent_id: parent.span_id, task_id, task_type, from });
+        runs.insert(exec_id, run);
     }
 
     /// A run ended.
@@ -216,7 +244,9 @@ mod tests {
         for trace in [TRACE, UNSAMPLED] {
             assert_eq!(spans.submits(Some(trace)).0.as_deref(), Some(trace));
         }
-        for text in ["", "00-nonsense", &TRACE.to_uppercase(), &TRACE.replace("00-", "01-"), "é".repeat(30).as_str()] {
+        let zeros = format!("00-{}-b7ad6b7169203331-01", "0".repeat(32));
+        let others = [&TRACE.to_uppercase(), &TRACE.replace("00-", "01-"), &zeros, &"é".repeat(30)];
+        for text in others.iter().map(|text| text.as_str()).chain(["", "00-nonsense"]) {
             assert_eq!(spans.submits(Some(text)).0, None, "{text}");
         }
         assert!(spans.submits(None).0.is_none());

@@ -118,7 +118,8 @@ pub(crate) struct BatchItem {
 }
 
 /// Submits many tasks, all or none unless `partial`.
-#[utoipa::path(post, path = "/v1/tasks/batch", tag = "tasks", request_body = BatchInput, responses(
+#[utoipa::path(post, path = "/v1/tasks/batch", tag = "tasks", request_body = BatchInput,
+    params(("traceparent" = Option<String>, Header)), responses(
     (status = CREATED, body = BatchView), (status = BAD_REQUEST, body = Problem), (status = CONFLICT, body = Problem),
     (status = UNPROCESSABLE_ENTITY, body = Problem), (status = PAYLOAD_TOO_LARGE, body = Problem),
     (status = SERVICE_UNAVAILABLE, body = Problem)))]

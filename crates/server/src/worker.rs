@@ -10,9 +10,10 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, field, limits};
+use taskwheel_store::Label;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use utoipa::ToSchema;
 
@@ -342,10 +343,14 @@ pub(crate) async fn report(
     check(&reports, Report::validate)?;
     let foreign = foreign(&app, &caller, &ids).await?;
     reports.retain(|report| !foreign.contains(&report.id));
+    let elsewhere = handed_out_elsewhere(&app, &reports).await?;
     let said: Vec<_> = reports.iter().map(|report| (report.id, report.exec_id, report.outcome)).collect();
     let reported = app.engine.report(reports).await?;
     for ((id, exec_id, outcome), answer) in said.into_iter().zip(&reported) {
         log(id, exec_id, outcome, answer);
+        if let (Reported::Accepted(_), Some(label)) = (answer, elsewhere.get(&id)) {
+            app.spans.handed_out_elsewhere(id, exec_id, label);
+        }
         let is_bad = matches!(outcome, Outcome::Error | Outcome::Failure);
         app.spans.reported(exec_id, outcome.word(), is_bad);
     }
@@ -359,8 +364,15 @@ pub(crate) async fn report(
 /// Those tasks that are of a type which the caller's token is not for. Without such a limit nothing is looked up.
 async fn foreign(app: &App, caller: &Caller, ids: &[TaskId]) -> Answer<HashSet<TaskId>> {
     let Some(own) = caller.types().filter(|_| !ids.is_empty()) else { return Ok(HashSet::new()) };
-    let types = app.engine.store().types_of(ids.to_vec()).await?;
-    Ok(types.into_iter().filter(|(_, task_type)| !own.contains(task_type)).map(|(id, _)| id).collect())
+    let labels = app.engine.store().labels_of(ids.to_vec()).await?;
+    Ok(labels.into_iter().filter(|(_, label)| !own.contains(&label.task_type)).map(|(id, _)| id).collect())
+}
+
+/// What those tasks go by whose runs another node handed out. Asked before a report: afterwards they may be gone.
+async fn handed_out_elsewhere(app: &App, reports: &[Report]) -> Answer<HashMap<TaskId, Label>> {
+    let unknown = reports.iter().filter(|report| app.spans.wants(report.exec_id));
+    let ids: Vec<_> = unknown.map(|report| report.id).collect();
+    if ids.is_empty() { Ok(HashMap::new()) } else { Ok(app.engine.store().labels_of(ids).await?) }
 }
 
 /// The answer for each task: what the store said, and of foreign ones that they are not the caller's.

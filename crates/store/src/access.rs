@@ -87,7 +87,10 @@ impl NewToken {
         if let Some(rate) = self.rate_per_s {
             field::range("rate_per_s", rate, 1, 1_000_000)?;
         }
-        self.expires_ms.map_or(Ok(()), |ms| field::range("expires", ms, 1, limits::TIMEOUT_MS_MAX))
+        if self.expires_ms.is_some_and(|ms| !(1..=limits::TIMEOUT_MS_MAX).contains(&ms)) {
+            return Err(FieldError::new("expires", "must be between 1 ms and 366 days"));
+        }
+        Ok(())
     }
 }
 

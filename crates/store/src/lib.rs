@@ -36,8 +36,8 @@ pub mod sqlite;
 pub use error::{Result, StoreError};
 pub use options::{Clock, Dialect, Options};
 pub use verbs::{
-    Access, Ahead, Backlog, Count, Inspection, Outlived, RanOut, Rescued, Retention, Statistics, StatisticsRange,
-    Store, TaskType, TypeBacklog, Upcoming, WeakSetting,
+    Access, Ahead, Backlog, Count, Inspection, Label, Outlived, RanOut, Rescued, Retention, Statistics,
+    StatisticsRange, Store, TaskType, TypeBacklog, Upcoming, WeakSetting,
 };
 
 use std::sync::Arc;

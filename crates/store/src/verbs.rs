@@ -156,8 +156,8 @@ pub trait Access: Send + Sync {
     /// How many tasks of a tenant live.
     async fn live_tasks(&self, tenant: String) -> Result<u64>;
 
-    /// Of which types tasks are. Unknown ids are left out.
-    async fn types_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, String>>;
+    /// What tasks go by. Unknown ids are left out.
+    async fn labels_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, Label>>;
 
     /// Which of these unique keys (type, key) of a tenant are live in tasks that were not submitted with a token, by their places.
     async fn keys_of_others(&self, tenant: String, token_id: i64, keys: Vec<(String, String)>) -> Result<Vec<usize>>;
@@ -172,6 +172,15 @@ pub trait Access: Send + Sync {
     async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditEntry>>;
     /// Removes some lines of the log that are older than this, oldest first, and says how many.
     async fn purge_audit(&self, keep_ms: i64) -> Result<u64>;
+}
+
+/// What a task goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its type.
+    pub task_type: String,
+    /// The trace that it belongs to.
+    pub trace_parent: Option<String>,
 }
 
 /// What a look at the clocks did.

@@ -2,9 +2,9 @@
 //!
 //! It is set up by the environment, as OpenTelemetry names things: `OTEL_EXPORTER_OTLP_ENDPOINT` (http://host:4318) switches it on, or
 //! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, which is used as it is; `OTEL_EXPORTER_OTLP_HEADERS` (`name=value,…`) and `OTEL_SERVICE_NAME` are
-//! optional. Spans that cannot be sent are dropped, with a word in the log.
+//! optional. Spans that cannot be sent are dropped, with a word in the log. A binary without the feature `opentelemetry` refuses to start so.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -42,6 +42,7 @@ impl Collector {
     /// The one that the environment names.
     pub(crate) fn of_environment() -> Result<Option<Collector>> {
         let Some(url) = url(variable(ENDPOINT), variable(TRACES_ENDPOINT))? else { return Ok(None) };
+        ensure!(cfg!(feature = "opentelemetry"), "spans cannot be sent: this binary was built without opentelemetry");
         let headers = headers(&variable(HEADERS).unwrap_or_default())?;
         let client = reqwest::Client::builder().timeout(CALL_TIME_MAX).default_headers(headers).build()?;
         let service = variable("OTEL_SERVICE_NAME").unwrap_or_else(|| "taskwheel".into());

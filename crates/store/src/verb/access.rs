@@ -8,7 +8,7 @@ use crate::plain::{IDS, Kind, PlainRow, ids, plain};
 use crate::session::{Attempted, Session};
 use crate::task::TaskDetail;
 use crate::verb::watermark::LaneDue;
-use crate::verbs::TaskType;
+use crate::verbs::{Label, TaskType};
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
@@ -149,12 +149,15 @@ pub(super) async fn live_tasks(session: &mut dyn Session, tenant: &str) -> Attem
     rows.into_iter().next().map_or(Ok(0), |mut row| row.number().map(i64::unsigned_abs))
 }
 
-/// Of which types tasks are.
-pub(super) async fn types_of(session: &mut dyn Session, of: &[TaskId]) -> Attempted<HashMap<TaskId, String>> {
+/// What tasks go by.
+pub(super) async fn labels_of(session: &mut dyn Session, of: &[TaskId]) -> Attempted<HashMap<TaskId, Label>> {
     let rows = ids(of.iter().map(|id| id.0));
-    let find = plain("SELECT t.id, t.type FROM ").rows(IDS, rows).and(" JOIN task t ON t.id = n.id");
-    let rows = session.rows(&find, &[Kind::Number, Kind::Text]).await?;
-    rows.into_iter().map(|mut row| Ok((TaskId(row.number()?), row.text()?))).collect()
+    let find = plain("SELECT t.id, t.type, t.trace_parent FROM ").rows(IDS, rows).and(" JOIN task t ON t.id = n.id");
+    let rows = session.rows(&find, &[Kind::Number, Kind::Text, Kind::Text]).await?;
+    let label = |mut row: PlainRow| {
+        Ok((TaskId(row.number()?), Label { task_type: row.text()?, trace_parent: row.maybe_text()? }))
+    };
+    rows.into_iter().map(label).collect()
 }
 
 /// The places of those unique keys that are live in tasks which were not submitted with this token.

@@ -4,7 +4,7 @@ use super::{SqlStore, access};
 use crate::access::{Actor, AuditEntry, AuditQuery, Credential, NewToken, Quota, Secret, Token, TypeChange};
 use crate::people::{Acted, Action};
 use crate::session::{Database, Repeat};
-use crate::verbs::{Access, TaskType};
+use crate::verbs::{Access, Label, TaskType};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -89,9 +89,9 @@ impl<D: Database> Access for SqlStore<D> {
             .await
     }
 
-    async fn types_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, String>> {
+    async fn labels_of(&self, ids: Vec<TaskId>) -> Result<HashMap<TaskId, Label>> {
         self.core
-            .look("types_of", ids, |session, ids| Box::pin(async move { access::types_of(session, &ids).await }))
+            .look("labels_of", ids, |session, ids| Box::pin(async move { access::labels_of(session, &ids).await }))
             .await
     }
 

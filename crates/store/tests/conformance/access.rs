@@ -4,6 +4,7 @@ use crate::facts;
 use crate::support::{Platform, task};
 use serde_json::{Value, json};
 use taskwheel_model::{NewTask, Outcome, Role, TaskId, TypeSettings};
+use taskwheel_store::Label;
 use taskwheel_store::access::{
     Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Secret, TypeChange, audit_id,
 };
@@ -241,15 +242,18 @@ async fn a_task_knows_the_token_it_was_submitted_with(platform: &Platform) {
     assert_eq!(found.iter().map(|task| (task.id, task.token_id)).collect::<Vec<_>>(), [(own, Some(5))]);
 }
 
-async fn types_of_tasks_and_who_has_unique_keys_are_told(platform: &Platform) {
+async fn labels_of_tasks_and_who_has_unique_keys_are_told(platform: &Platform) {
     let unique =
         |task_type: &str, key: &str, token_id| NewTask { unique_key: Some(key.into()), token_id, ..task(task_type) };
     let own = platform.submit(unique("mail", "a", Some(5))).await;
     let other = platform.submit(unique("sms", "a", Some(6))).await;
-    let nobodys = platform.submit(unique("mail", "b", None)).await;
-    let types = platform.store.types_of(vec![own, other, nobodys, own, TaskId(other.0 + 1_000)]).await.unwrap();
-    let wanted = [(own, "mail"), (other, "sms"), (nobodys, "mail")].map(|(id, name)| (id, name.to_owned()));
-    assert_eq!(types, wanted.into());
+    let traced = NewTask { trace_parent: Some("00-trace".into()), ..unique("mail", "b", None) };
+    let nobodys = platform.submit(traced).await;
+    let labels = platform.store.labels_of(vec![own, other, nobodys, own, TaskId(other.0 + 1_000)]).await.unwrap();
+    let label =
+        |name: &str, trace: Option<&str>| Label { task_type: name.to_owned(), trace_parent: trace.map(str::to_owned) };
+    let wanted = [(own, label("mail", None)), (other, label("sms", None)), (nobodys, label("mail", Some("00-trace")))];
+    assert_eq!(labels, wanted.into());
     let keys = [("mail", "a"), ("sms", "a"), ("mail", "b"), ("mail", "c"), ("sms", "a")];
     let keys: Vec<_> = keys.iter().map(|(name, key)| ((*name).to_owned(), (*key).to_owned())).collect();
     let others = platform.store.keys_of_others("default".into(), 5, keys.clone()).await.unwrap();
@@ -258,7 +262,7 @@ async fn types_of_tasks_and_who_has_unique_keys_are_told(platform: &Platform) {
 }
 
 facts![
-    types_of_tasks_and_who_has_unique_keys_are_told,
+    labels_of_tasks_and_who_has_unique_keys_are_told,
     a_token_is_kept_without_its_secret,
     a_revoked_or_expired_token_is_worth_nothing_and_has_existed,
     the_last_use_of_a_token_is_shown,

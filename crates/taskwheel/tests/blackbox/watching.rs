@@ -221,33 +221,50 @@ async fn collector() -> (String, tokio::sync::mpsc::UnboundedReceiver<Value>) {
     (url, kept)
 }
 
+/// Also where another node takes the report than the one that handed out the task.
 async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     let (collector, mut sent) = collector().await;
-    let node =
-        crate::support::Node::start_with(&server.database.url, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector)])
-            .await;
-    let call = async |path: &str, body: Value| {
+    let start = async || {
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector)];
+        crate::support::Node::start_with(&server.database.url, &[], &variables).await
+    };
+    let (node, other) = (start().await, start().await);
+    let call = async |node: &crate::support::Node, path: &str, body: Value| {
         let request = server.client.post(format!("{}{path}", node.url)).header("traceparent", TRACE).json(&body);
         request.send().await.unwrap().error_for_status().unwrap().json::<Value>().await.unwrap()
     };
-    let id = call("/v1/tasks", json!({"type": "mail"})).await["id"].clone();
-    let task = call("/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
-    let item = json!({"id": id, "exec_id": task["exec_id"], "outcome": "success"});
-    call("/v1/worker/report", json!({"items": [item]})).await;
+    let mut claimed = Vec::new();
+    for reports_to in [&node, &other] {
+        let id = call(&node, "/v1/tasks", json!({"type": "mail"})).await["id"].clone();
+        let task = call(&node, "/v1/worker/claim", claim("w1", "mail")).await["tasks"][0].clone();
+        let item = json!({"id": id, "exec_id": task["exec_id"], "outcome": "success"});
+        call(reports_to, "/v1/worker/report", json!({"items": [item]})).await;
+        claimed.push(task);
+    }
     // What was gathered until the end is sent before it.
     node.signal(nix::sys::signal::Signal::SIGTERM);
+    other.signal(nix::sys::signal::Signal::SIGTERM);
     let mut spans = Vec::new();
-    while spans.len() < 3 {
+    while spans.len() < 6 {
         let body = tokio::time::timeout(Duration::from_secs(20), sent.recv()).await.expect("spans are sent").unwrap();
         spans.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
     }
-    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
-    let (submit, wait, run) = (of("taskwheel submit"), of("taskwheel wait"), of("taskwheel run"));
-    assert!([submit, wait, run].iter().all(|span| span["traceId"] == TRACE[3..35]), "one trace");
-    assert_eq!(submit["parentSpanId"], TRACE[36..52]);
-    assert_eq!((&wait["parentSpanId"], &run["parentSpanId"]), (&submit["spanId"], &submit["spanId"]));
-    let below = format!("00-{}-{}-01", &TRACE[3..35], run["spanId"].as_str().unwrap());
-    assert_eq!(task["traceparent"], below, "the worker's own spans hang below the run");
+    assert!(spans.iter().all(|span| span["traceId"] == TRACE[3..35]), "one trace: {spans:?}");
+    for task in claimed {
+        let of = |name: &str| {
+            let id = json!({"key": "taskwheel.task_id", "value": {"stringValue": task["id"].to_string()}});
+            let is_of_task = |span: &&Value| span["attributes"].as_array().unwrap().contains(&id);
+            let found = spans.iter().filter(|span| span["name"] == name).find(is_of_task);
+            found.unwrap_or_else(|| panic!("{name} of {task}: {spans:?}"))
+        };
+        let (wait, run) = (of("taskwheel wait"), of("taskwheel run"));
+        let submit = spans.iter().find(|span| span["spanId"] == wait["parentSpanId"]).expect("it hangs below a span");
+        assert_eq!((&submit["name"], &submit["parentSpanId"]), (&json!("taskwheel submit"), &json!(TRACE[36..52])));
+        assert_eq!(run["parentSpanId"], submit["spanId"]);
+        assert_eq!(run["startTimeUnixNano"], wait["endTimeUnixNano"], "the wait is over when the run begins");
+        let below = format!("00-{}-{}-01", &TRACE[3..35], run["spanId"].as_str().unwrap());
+        assert_eq!(task["traceparent"], below, "the worker's own spans hang below the run");
+    }
 }
 
 /// A collector that is none does not keep the server from its work; what is no address at all is a mistake.
