@@ -48,6 +48,8 @@ async fn fill(server: &Server) {
         server.report(&work(task_type).await, outcome).await;
     }
     work("runs").await;
+    let timers = json!([{"kind": "fixed_rate", "period_ms": 3_600_000, "initial_delay_ms": 3_600_000}]);
+    server.post("/v1/schedules", json!({"name": "hourly", "type": "report", "timers": timers})).await.ok();
 }
 
 async fn every_query_of_the_page_runs_and_finds_something(server: &Server) {
@@ -56,9 +58,11 @@ async fn every_query_of_the_page_runs_and_finds_something(server: &Server) {
     let queries = texts(part(&page, "## Ten queries people want", "\n## "), "sql").concat();
     let queries = statements(&queries);
     assert_eq!(queries.len(), 10, "ten queries: {queries:?}");
+    let of_schedules = statements(&texts(part(&page, "## Schedules", "\n## "), "sql").concat());
+    assert_eq!(of_schedules.len(), 1, "what fires next: {of_schedules:?}");
     let mut connection = server.database.raw().await;
-    for query in queries {
-        assert!(!connection.rows(&query).await.is_empty(), "finds nothing: {query}");
+    for query in queries.iter().chain(&of_schedules) {
+        assert!(!connection.rows(query).await.is_empty(), "finds nothing: {query}");
     }
 }
 
