@@ -137,8 +137,7 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
-        // A repeated report of a task that is not kept cannot be told from one of another's: such tasks end in a transaction.
-        let at_once = D::SUCCEEDS_AT_ONCE && self.keep_success && broken::is_sound();
+        let at_once = D::SUCCEEDS_AT_ONCE && broken::is_sound();
         let of_runs = self.memory.ends_runs.load(Ordering::Relaxed);
         let reported = if at_once && !of_runs && finish::are_of_success(&reports) {
             self.succeed(Arc::new(reports)).await

@@ -2,6 +2,8 @@
 
 use crate::facts;
 use crate::support::{Platform, Raw, eventually, task, worker};
+use sqlx::postgres::PgListener;
+use std::time::Duration;
 use taskwheel_model::{NewTask, Outcome, Slot, Status, TypeSettings};
 use taskwheel_store::worker::ClaimedTask;
 
@@ -189,6 +191,24 @@ async fn the_view_shows_times_as_times(platform: &Platform) {
     assert_eq!(row, ["Failure", "", "", "1", "0"]);
 }
 
+/// Transactions that notify commit one after the other. One tells enough: who is woken takes all that is due.
+async fn of_transactions_that_insert_at_once_one_notifies(platform: &Platform) {
+    let mut listener = PgListener::connect(platform.url()).await.unwrap();
+    listener.listen("taskwheel").await.unwrap();
+    let (mut first, mut second) = (platform.raw().await, platform.raw().await);
+    let insert = |name: &str| format!("INSERT INTO task (type) VALUES ('{name}')");
+    first.run("BEGIN").await;
+    first.run(&insert("first")).await;
+    second.run(&insert("second")).await;
+    first.run("COMMIT").await;
+    second.run(&insert("third")).await;
+    for name in ["first", "third"] {
+        let heard = tokio::time::timeout(Duration::from_secs(20), listener.recv()).await.expect("it is told").unwrap();
+        assert!(heard.payload().ends_with(name), "{}", heard.payload());
+    }
+}
+
+crate::facts! { in postgres_alone on Postgres: of_transactions_that_insert_at_once_one_notifies }
 facts![
     a_plain_insert_is_a_whole_submit,
     by_the_databases_clock_a_plain_insert_is_claimed_within_a_second,

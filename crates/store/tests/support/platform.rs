@@ -98,6 +98,10 @@ impl Platform {
     }
 
     /// A connection past the store.
+    pub(crate) fn url(&self) -> &str {
+        &self.database.url
+    }
+
     pub(crate) async fn raw(&self) -> Raw {
         self.database.raw().await
     }

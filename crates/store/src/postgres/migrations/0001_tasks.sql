@@ -343,8 +343,10 @@ BEGIN
     FROM fresh;
     INSERT INTO task_unique (tenant, type, unique_key, id)
     SELECT tenant, type, unique_key, id FROM fresh WHERE unique_key IS NOT NULL;
-    -- Wakes who waits for such tasks at any node, when this commits: who says it, from when on (0 is now), which type.
-    IF COALESCE(current_setting('taskwheel.notify', true), '') <> 'off' THEN
+    -- Wakes who waits for such tasks at any node, when this commits: who says it, from when on (0 is now), which type. Transactions that
+    -- notify commit one after the other, so of those that go on at once only one does: the lock (the letters "taskwake") says which.
+    IF COALESCE(current_setting('taskwheel.notify', true), '') <> 'off'
+       AND pg_try_advisory_xact_lock(8386110886542142309) THEN
         PERFORM pg_notify('taskwheel', '- ' || CASE WHEN due <= clock_timestamp() THEN 0
                                                     ELSE (date_part('epoch', due) * 1000)::bigint END || ' ' || type)
         FROM (SELECT type, min(run_at) AS due FROM fresh WHERE run_at <= clock_timestamp() + interval '5 seconds'
