@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 /// Spans that wait to be sent.
 const WAITING_MAX: usize = 10_000;
-/// Runs that are remembered until their report; when there are more, all are forgotten.
+/// Runs that are remembered; when there are more, all are forgotten.
 const RUNS_MAX: usize = 100_000;
 
 /// A piece of a trace.
@@ -105,10 +105,11 @@ pub(crate) fn is_trace(text: &str) -> bool {
 #[derive(Default)]
 pub struct Spans {
     collector: Option<mpsc::Sender<Span>>,
-    runs: Mutex<HashMap<ExecId, Run>>,
+    /// `None` is one that belongs to no trace, or was told of.
+    runs: Mutex<HashMap<ExecId, Option<Run>>>,
 }
 
-/// An execution that has not been reported yet.
+/// An execution of a task that belongs to a trace.
 struct Run {
     place: Place,
     parent_id: String,
@@ -164,7 +165,9 @@ impl Spans {
         if self.collector.is_none() {
             return;
         }
-        let Some(parent) = task.trace_parent.as_deref().and_then(Place::read) else { return };
+        let Some(parent) = task.trace_parent.as_deref().and_then(Place::read) else {
+            return self.remember(task.exec_id, None);
+        };
         let (wait, run) = (parent.below(), parent.run(task.exec_id));
         let attributes = vec![("taskwheel.task_id", task.id.0.to_string()), ("taskwheel.type", task.task_type.clone())];
         self.record(Span {
@@ -179,7 +182,7 @@ impl Spans {
         });
         task.trace_parent = Some(run.write());
         let (task_id, task_type, from) = (task.id.0, task.task_type.clone(), task.started_at);
-        self.remember(task.exec_id, Run { place: run, parent_id: parent.span_id, task_id, task_type, from });
+        self.remember(task.exec_id, Some(Run { place: run, parent_id: parent.span_id, task_id, task_type, from }));
     }
 
     /// Whether nothing is known of an execution that a collector could be told of.
@@ -189,12 +192,17 @@ impl Spans {
 
     /// A run that another node handed out.
     pub(crate) fn handed_out_elsewhere(&self, id: TaskId, exec_id: ExecId, label: &Label) {
-        let Some(parent) = label.trace_parent.as_deref().and_then(Place::read) else { return };
-        let (place, task_type, from) = (parent.run(exec_id), label.task_type.clone(), exec_id.began_at());
-        self.remember(exec_id, Run { place, parent_id: parent.span_id, task_id: id.0, task_type, from });
+        let run = label.trace_parent.as_deref().and_then(Place::read).map(|parent| Run {
+            place: parent.run(exec_id),
+            parent_id: parent.span_id,
+            task_id: id.0,
+            task_type: label.task_type.clone(),
+            from: exec_id.began_at(),
+        });
+        self.remember(exec_id, run);
     }
 
-    fn remember(&self, exec_id: ExecId, run: Run) {
+    fn remember(&self, exec_id: ExecId, run: Option<Run>) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.len() >= RUNS_MAX {
             runs.clear();
@@ -204,7 +212,8 @@ impl Spans {
 
     /// A run ended.
     pub(crate) fn reported(&self, exec_id: ExecId, outcome: &'static str, is_error: bool) {
-        let run = self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&exec_id);
+        // A report that is repeated finds that it was told of.
+        let run = self.runs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&exec_id).and_then(Option::take);
         let Some(Run { place, parent_id, task_id, task_type, from }) = run else { return };
         self.record(Span {
             trace_id: place.trace_id,

@@ -17,6 +17,8 @@ use taskwheel_store::Label;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported, Worker};
 use utoipa::ToSchema;
 
+/// How long a report waits for what only its span needs.
+const LABELS_TIME_MAX: Duration = Duration::from_millis(200);
 /// Longest wait of a claim, in milliseconds.
 const WAIT_MS_MAX: i64 = 60_000;
 
@@ -373,7 +375,11 @@ async fn foreign(app: &App, caller: &Caller, ids: &[TaskId]) -> Answer<HashSet<T
 async fn handed_out_elsewhere(app: &App, reports: &[Report]) -> HashMap<TaskId, Label> {
     let unknown = reports.iter().filter(|report| app.spans.wants(report.exec_id));
     let ids: Vec<_> = unknown.map(|report| report.id).collect();
-    if ids.is_empty() { HashMap::new() } else { app.engine.store().labels_of(ids).await.unwrap_or_default() }
+    if ids.is_empty() {
+        return HashMap::new();
+    }
+    let labels = tokio::time::timeout(LABELS_TIME_MAX, app.engine.store().labels_of(ids)).await;
+    labels.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// The answer for each task: what the store said, and of foreign ones that they are not the caller's.

@@ -4,7 +4,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Index {
     pub(crate) table: String,
-    /// `None` is the primary key, where that has no name of its own.
+    /// `None` is the primary key.
     pub(crate) name: Option<String>,
     /// With commas between them.
     pub(crate) columns: String,
@@ -30,11 +30,16 @@ fn wanted(schema: &str) -> Vec<Wanted> {
                 continue;
             }
             ["CREATE", "INDEX", name, "ON", table, ..] => (table, Some(name), in_brackets(part), part.to_owned()),
-            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE" | "PRIMARY", ..] => {
+            ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE", ..] => {
                 (within, Some(name), in_brackets(part), adds(part))
             }
-            ["PRIMARY", "KEY", ..] => (within, None, in_brackets(part), adds(part)),
-            [column, ..] if part.contains(" PRIMARY KEY") && !part.starts_with("--") => {
+            ["PRIMARY", "KEY", ..] | ["CONSTRAINT", _, "PRIMARY", ..] => (within, None, in_brackets(part), adds(part)),
+            ["--", ..] => continue,
+            // Without its key a column cannot number its rows either.
+            [column, ..] if part.ends_with("AUTO_INCREMENT PRIMARY KEY") => {
+                (within, None, column.to_owned(), format!("ALTER TABLE {within} MODIFY {part}"))
+            }
+            [column, ..] if part.contains(" PRIMARY KEY") => {
                 (within, None, column.to_owned(), adds(&format!("PRIMARY KEY ({column})")))
             }
             _ => continue,
@@ -45,14 +50,10 @@ fn wanted(schema: &str) -> Vec<Wanted> {
     found
 }
 
-fn in_brackets(text: &str) -> String {
+/// The columns of a statement or a line that makes an index.
+pub(crate) fn in_brackets(text: &str) -> String {
     let inner = text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(inner, _)| inner);
-    inner.replace('`', "")
-}
-
-/// The indexes that a statement of a schema makes.
-pub(crate) fn made_by(schema: &str) -> impl Iterator<Item = Index> {
-    wanted(schema).into_iter().map(|Wanted { index, .. }| index)
+    inner.split(',').map(|column| column.trim().trim_matches('`')).collect::<Vec<_>>().join(", ")
 }
 
 /// What is wrong with the indexes that are there, and how to mend it. Where no primary key can be dropped none is looked for.
@@ -86,7 +87,7 @@ mod tests {
     const SCHEMA: &str = "
 -- The PRIMARY KEY is a promise.
 CREATE TABLE task (
-    id   bigint PRIMARY KEY,
+    id   bigint AUTO_INCREMENT PRIMARY KEY,
     KEY task_by_type (type, id),
     UNIQUE KEY task_once (`rank`, id),
     CONSTRAINT task_bytes CHECK (id > 0),
@@ -106,7 +107,7 @@ CREATE TABLE IF NOT EXISTS task_run (
         assert_eq!(
             remedies.iter().map(|text| text.split_once(" with ").unwrap().1).collect::<Vec<_>>(),
             [
-                "ALTER TABLE task ADD PRIMARY KEY (id)",
+                "ALTER TABLE task MODIFY id   bigint AUTO_INCREMENT PRIMARY KEY",
                 "ALTER TABLE task ADD KEY task_by_type (type, id)",
                 "ALTER TABLE task ADD UNIQUE KEY task_once (`rank`, id)",
                 "ALTER TABLE task ADD CONSTRAINT task_key UNIQUE (key)",
@@ -117,13 +118,13 @@ CREATE TABLE IF NOT EXISTS task_run (
         );
         assert!(remedies[0].starts_with("the primary key of task is missing"));
         assert_eq!(faults(SCHEMA, &[], false).len(), 5);
-        let there: Vec<_> = made_by(SCHEMA).collect();
+        let there: Vec<_> = wanted(SCHEMA).into_iter().map(|one| one.index).collect();
         assert_eq!(faults(SCHEMA, &there, true), [""; 0]);
     }
 
     #[test]
     fn what_is_there_under_its_name_alone_is_named_too() {
-        let mut there: Vec<_> = made_by(SCHEMA).collect();
+        let mut there: Vec<_> = wanted(SCHEMA).into_iter().map(|one| one.index).collect();
         there[1].columns = "id".into();
         there[4].is_whole = false;
         let found = faults(SCHEMA, &there, true);

@@ -123,6 +123,7 @@ fn text(tasks: &[Insert], ids: Ids, within: Within) -> Text {
 }
 
 /// What a row says in a column.
+#[derive(PartialEq, Eq)]
 enum Said<'t> {
     Text(Cow<'t, str>),
     Number(i64),
@@ -130,58 +131,60 @@ enum Said<'t> {
     Id,
 }
 
-/// A column, and what a task says there. Where it says nothing it has the column's default.
-type Column = (&'static str, for<'t> fn(&'t Insert) -> Option<Said<'t>>);
+/// A column, its default, and what a task says there; `None` is NULL.
+type Column = (&'static str, Option<Said<'static>>, for<'t> fn(&'t Insert) -> Option<Said<'t>>);
+
+const TENANT: Column = ("tenant", Some(Said::Text(Cow::Borrowed(NewTask::TENANT_DEFAULT))), tenant);
 
 const TASK: &[Column] = &[
-    ("tenant", tenant),
-    ("type", task_type),
-    ("task_key", |one| maybe(&one.task.key)),
-    ("payload", |one| maybe(&one.task.payload)),
-    ("priority", |one| (one.priority != limits::PRIORITY_MIN).then(|| number(one.priority))),
-    ("run_at", |one| Some(time(one.run_at))),
-    ("created_at", |one| Some(time(one.created_at))),
-    ("token_id", |one| one.task.token_id.map(number)),
-    ("expire_at", |one| one.task.expire_at.map(time)),
-    ("max_attempts", |one| one.task.max_attempts.map(number)),
-    ("retry", |one| one.task.retry.as_ref().map(|retry| Said::Text(policy(retry).into()))),
-    ("timeout_ms", |one| one.task.timeout_ms.map(number)),
-    ("category", category),
-    ("creator", creator),
-    ("route_key", |one| maybe(&one.task.route_key)),
-    ("slot", |one| one.slot.map(number)),
-    ("unique_key", unique_key),
-    ("affinity", affinity),
-    ("trace_parent", |one| maybe(&one.task.trace_parent)),
-    ("schedule_id", |one| one.origin.as_ref().map(|origin| number(origin.schedule_id))),
-    ("run_id", run_id),
-    ("parent_id", |one| one.origin.as_ref()?.parent_id.map(|id| number(id.0))),
-    ("root_id", |one| one.origin.as_ref()?.root_id.map(|id| number(id.0))),
-    ("context", |one| maybe(&one.origin.as_ref()?.context)),
+    TENANT,
+    ("type", None, task_type),
+    ("task_key", None, |one| maybe(&one.task.key)),
+    ("payload", None, |one| maybe(&one.task.payload)),
+    ("priority", Some(Said::Number(limits::PRIORITY_MIN as i64)), |one| Some(number(one.priority))),
+    ("run_at", None, |one| Some(time(one.run_at))),
+    ("created_at", None, |one| Some(time(one.created_at))),
+    ("token_id", None, |one| one.task.token_id.map(number)),
+    ("expire_at", None, |one| one.task.expire_at.map(time)),
+    ("max_attempts", None, |one| one.task.max_attempts.map(number)),
+    ("retry", None, |one| one.task.retry.as_ref().map(|retry| Said::Text(policy(retry).into()))),
+    ("timeout_ms", None, |one| one.task.timeout_ms.map(number)),
+    ("category", None, category),
+    ("creator", None, creator),
+    ("route_key", None, |one| maybe(&one.task.route_key)),
+    ("slot", None, |one| one.slot.map(number)),
+    ("unique_key", None, unique_key),
+    ("affinity", None, affinity),
+    ("trace_parent", None, |one| maybe(&one.task.trace_parent)),
+    ("schedule_id", None, |one| one.origin.as_ref().map(|origin| number(origin.schedule_id))),
+    ("run_id", None, run_id),
+    ("parent_id", None, |one| one.origin.as_ref()?.parent_id.map(|id| number(id.0))),
+    ("root_id", None, |one| one.origin.as_ref()?.root_id.map(|id| number(id.0))),
+    ("context", None, |one| maybe(&one.origin.as_ref()?.context)),
 ];
 
 const UNIQUE: &[Column] =
-    &[("tenant", |one| text_of(&one.task.tenant)), ("type", task_type), ("unique_key", unique_key), ("id", id)];
+    &[("tenant", None, tenant), ("type", None, task_type), ("unique_key", None, unique_key), ("id", None, id)];
 
 /// What the trigger writes.
 const WAITING: &[Column] = &[
-    ("id", id),
-    ("tenant", tenant),
-    ("type", task_type),
-    ("lane", |one| match &one.task.affinity {
+    ("id", None, id),
+    TENANT,
+    ("type", None, task_type),
+    ("lane", None, |one| match &one.task.affinity {
         Some(host) => Some(Said::Text(format!("{}@{host}", one.task.task_type).into())),
         None => task_type(one),
     }),
-    ("`rank`", |one| (one.priority != limits::PRIORITY_MIN).then(|| number(9 - one.priority))),
-    ("due", |one| Some(number(one.run_at.0))),
-    ("updated_at", |one| Some(number(one.created_at.0))),
-    ("expire_at", |one| one.task.expire_at.map(|time| number(time.0))),
-    ("category", category),
-    ("creator", creator),
-    ("unique_key", unique_key),
-    ("run_id", run_id),
-    ("affinity", affinity),
-    ("check_at", |one| match (&one.task.affinity, one.task.expire_at) {
+    ("`rank`", Some(Said::Number(9 - limits::PRIORITY_MIN as i64)), |one| Some(number(9 - one.priority))),
+    ("due", None, |one| Some(number(one.run_at.0))),
+    ("updated_at", None, |one| Some(number(one.created_at.0))),
+    ("expire_at", None, |one| one.task.expire_at.map(|time| number(time.0))),
+    ("category", None, category),
+    ("creator", None, creator),
+    ("unique_key", None, unique_key),
+    ("run_id", None, run_id),
+    ("affinity", None, affinity),
+    ("check_at", None, |one| match (&one.task.affinity, one.task.expire_at) {
         (None, expire_at) => expire_at.map(|time| number(time.0)),
         (Some(_), expire_at) => Some(number(expire_at.map_or(one.run_at, |time| time.min(one.run_at)).0)),
     }),
@@ -192,7 +195,7 @@ fn id(_: &Insert) -> Option<Said<'_>> {
 }
 
 fn tenant(one: &Insert) -> Option<Said<'_>> {
-    text_of(&one.task.tenant).filter(|_| one.task.tenant != NewTask::TENANT_DEFAULT)
+    text_of(&one.task.tenant)
 }
 
 fn task_type(one: &Insert) -> Option<Said<'_>> {
@@ -249,15 +252,16 @@ impl Text {
     }
 
     /// An INSERT of tasks, each with the distance of its id from the first one's; none where there are none. It names the columns in which
-    /// some task says something: what it does not name need not be read.
+    /// some task says other than the default, because what it does not name need not be read; where it is prepared, all of them, so that it
+    /// is the same statement for most tasks.
     fn insert<'t>(&mut self, table: &str, columns: &[Column], tasks: impl Iterator<Item = (&'t Insert, i64)>) {
         let rows: Vec<(i64, Vec<Option<Said<'t>>>)> =
-            tasks.map(|(one, place)| (place, columns.iter().map(|(_, says)| says(one)).collect())).collect();
+            tasks.map(|(one, place)| (place, columns.iter().map(|(.., says)| says(one)).collect())).collect();
         if rows.is_empty() {
             return;
         }
-        let named: Vec<usize> =
-            (0..columns.len()).filter(|&column| rows.iter().any(|(_, row)| row[column].is_some())).collect();
+        let is_said = |&column: &usize| rows.iter().any(|(_, row)| row[column] != columns[column].1);
+        let named: Vec<usize> = (0..columns.len()).filter(|column| self.values.is_some() || is_said(column)).collect();
         self.push("INSERT INTO ");
         self.push(table);
         let mut before = " (";
@@ -280,7 +284,7 @@ impl Text {
 
     fn value(&mut self, said: Option<Said<'_>>, place: i64) {
         match (said, &mut self.values) {
-            (None, _) => self.sql.push_str("DEFAULT"),
+            (None, _) => self.sql.push_str("NULL"),
             (Some(Said::Text(text)), None) => push_text(&mut self.sql, &text),
             (Some(Said::Number(number)), None) => push_number(&mut self.sql, number),
             (Some(Said::Text(text)), Some(values)) => {

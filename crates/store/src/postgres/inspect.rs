@@ -52,7 +52,8 @@ SELECT format('process %s (user %s, application %s, state %s) has kept the serve
               pid, usename, application_name, state, date_trunc('second', now() - xact_start), pid)
 FROM pg_stat_activity
 WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND datname = current_database()
-  AND xact_start < now() - interval '5 minutes'
+  AND xact_start < now() - interval '5 minutes' AND backend_type = 'client backend'
+  AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
 UNION ALL
 SELECT format('the prepared transaction %s of user %s has kept the server from removing dead rows since %s: end it with '
               'ROLLBACK PREPARED %L', gid, owner, date_trunc('second', prepared), gid)
@@ -72,13 +73,12 @@ const DEAD_ROWS: &str = "
 SELECT format('%s has %s dead rows beside %s live ones: run VACUUM %s, and see that autovacuum is on', relname, n_dead_tup,
               n_live_tup, relname)
 FROM pg_stat_user_tables WHERE relname LIKE 'task%' AND n_dead_tup > 200000 AND n_dead_tup > 5 * n_live_tup";
-/// A primary key that was not named has the name that the server gave it.
 const INDEXES: &str = "
-SELECT t.relname::text, NULLIF(i.relname, t.relname || '_pkey')::text,
+SELECT t.relname::text, CASE WHEN NOT x.indisprimary THEN i.relname::text END,
        array_to_string(ARRAY(SELECT pg_get_indexdef(i.oid, place, true) FROM generate_series(1, x.indnkeyatts) place), ', '),
        x.indisvalid
 FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
-WHERE t.relnamespace = ANY(current_schemas(false)::regnamespace[])";
+WHERE pg_table_is_visible(t.oid)";
 
 async fn findings(connection: &mut PgConnection) -> Attempted<Vec<String>> {
     let mut findings = Vec::new();

@@ -187,7 +187,8 @@ impl Query {
     pub(crate) fn created_edges(&self) -> Vec<Edge> {
         let Filter { created_from, created_to, .. } = self.search.filter;
         let edges = [(created_from, ">=", "min", "", i64::MAX), (created_to, "<=", "max", " DESC", 0)];
-        let wanted = edges.into_iter().filter(|_| !self.search.sort.is_by_run_at());
+        let is_by_id = !self.search.sort.is_by_run_at() && self.search.tenant.is_some();
+        let wanted = edges.into_iter().filter(|_| is_by_id);
         let edge = |(time, operator, least, direction, nothing): (Option<Time>, _, _, _, _)| {
             let mut writer = Writer::new(self.dialect);
             writer.push(&format!(" FROM task t WHERE t.id = (SELECT {least}(id) FROM (SELECT b.id FROM task b"));
@@ -311,8 +312,10 @@ impl Query {
             }
         }
         self.cursor(writer);
-        for (operator, id) in &self.created_ids {
-            writer.push(&format!(" AND t.id {operator} ")).number(*id);
+        if table == "task" {
+            for (operator, id) in &self.created_ids {
+                writer.push(&format!(" AND t.id {operator} ")).number(*id);
+            }
         }
         if self.search.sort.is_by_run_at() {
             self.run_at_bounds(writer);

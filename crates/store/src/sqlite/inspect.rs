@@ -1,9 +1,9 @@
 //! How the database stands.
 
-use crate::indexes;
+use crate::indexes::{self, Index};
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
-use rusqlite::{Connection, types::FromSql};
+use rusqlite::{Connection, Row, types::FromSql};
 use taskwheel_model::Time;
 
 /// Tasks that are in more than one place, or in none.
@@ -37,9 +37,13 @@ pub(super) fn inspect(connection: &Connection, now: Time) -> Attempted<Inspectio
 }
 
 fn findings(connection: &Connection) -> Attempted<Vec<String>> {
-    let mut statement = connection.prepare("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")?;
-    let made = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-    let there: Vec<_> = made.iter().flat_map(|sql| indexes::made_by(sql)).collect();
+    let mut statement =
+        connection.prepare("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")?;
+    let index = |row: &Row<'_>| {
+        let columns = indexes::in_brackets(&row.get::<_, String>(2)?);
+        Ok(Index { table: row.get(0)?, name: Some(row.get(1)?), columns, is_whole: true })
+    };
+    let there = statement.query_map([], index)?.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(indexes::faults(super::migrate::SCHEMA, &there, false))
 }
 

@@ -240,17 +240,18 @@ impl<D: Database> SqlStore<D> {
                     let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
                     let ids = if is_first { ids.clone() } else { 0..0 };
                     let (firings, mut dues) = fire::fire(session, memory, ids, *max).await?;
+                    let mut ran = Vec::new();
                     let claimed = match &firings {
                         Firings::Done(fired, begun) if fired.runs > 0 && !fired.more => {
-                            claims.take(session, memory, begun, &mut dues).await?
+                            claims.take(session, memory, begun, (&mut dues, &mut ran)).await?
                         }
                         _ => Vec::new(),
                     };
-                    Ok(((firings, claimed), dues))
+                    Ok(((firings, claimed), dues, ran))
                 })
             });
-            let (firings, claimed) =
-                self.core.made_due(work).await.inspect_err(|_| self.core.memory.watermarks.forget())?;
+            let work = self.core.made_due(self.core.counted(work));
+            let (firings, claimed) = work.await.inspect_err(|_| self.core.memory.watermarks.forget())?;
             if begun.load(Ordering::Relaxed) > 1 {
                 // What an earlier try learned was rolled back with it.
                 self.core.memory.watermarks.forget();

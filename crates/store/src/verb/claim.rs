@@ -8,18 +8,18 @@ use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter}
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use taskwheel_model::{Event, ExecId, Life, Refusal, State, TaskId, Time, decide};
+use taskwheel_model::{Event, ExecId, Life, Ran, Refusal, State, TaskId, Time, decide};
 use uuid::Uuid;
 
 /// How often a claim looks again after it has met only tasks that may not start any more.
 const ROUNDS_MAX: usize = 4;
 
-/// Hands due tasks to a worker, and notes what becomes due by the end of those that may not start any more.
+/// Hands due tasks to a worker, and notes which may not start any more and end, and what becomes due by that.
 pub(super) async fn claim(
     session: &mut dyn Session,
     memory: &Memory,
     request: &ClaimRequest,
-    dues: &mut Vec<LaneDue>,
+    (dues, ran): (&mut Vec<LaneDue>, &mut Vec<Ran>),
 ) -> Attempted<Vec<ClaimedTask>> {
     let types = memory.types.get(session).await?;
     let mut pick = pick(request, &types);
@@ -31,7 +31,7 @@ pub(super) async fn claim(
         if ended.is_empty() || claimed.len() == request.max {
             break;
         }
-        dues.extend(end(session, memory, &types, &ended).await?);
+        dues.extend(end(session, memory, &types, &ended, ran).await?);
     }
     claimed.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.run_at, task.id));
     Ok(claimed)
@@ -164,7 +164,13 @@ async fn start(
 }
 
 /// Ends tasks that were due but may not start any more, so that the next claim does not meet them again.
-async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[TaskId]) -> Attempted<Vec<LaneDue>> {
+async fn end(
+    session: &mut dyn Session,
+    memory: &Memory,
+    types: &Types,
+    ids: &[TaskId],
+    ran: &mut Vec<Ran>,
+) -> Attempted<Vec<LaneDue>> {
     let now = session.now();
     let hosts = Hosts::new(&[], types);
     let mut changes = Vec::new();
@@ -174,6 +180,7 @@ async fn end(session: &mut dyn Session, memory: &Memory, types: &Types, ids: &[T
         if let Ok(step) = decide(&record.life(), &rules, &event, now)
             && !matches!(step.life.state, State::Executing(_))
         {
+            ran.extend(step::ran(&record, &step, now));
             changes.push(step::change(&record, &step, &Leaving::default(), &hosts, now));
         }
     }

@@ -89,11 +89,11 @@ impl<D: Database> Core<D> {
                 let (memory, tasks, claims) = &*input;
                 let types = memory.types.get(session).await?;
                 let submitted = submit_on(session, tasks, &types).await?;
-                let ((claimed, dues), calls) = claims.answer(session, memory).await?;
-                Ok((((submitted, session.now(), claimed), dues), calls))
+                let ((claimed, dues, ran), calls) = claims.answer(session, memory).await?;
+                Ok((((submitted, session.now(), claimed), dues, ran), calls))
             })
         });
-        let (submitted, now, claimed) = self.made_due(self.remembered(work)).await?;
+        let (submitted, now, claimed) = self.made_due(self.counted(self.remembered(work))).await?;
         let claimed = self.claimed(claimed).pop().unwrap_or_default();
         let Some(submitted) = submitted.first().copied() else {
             return Err(StoreError::Database("a task was not stored".into()));
@@ -110,7 +110,7 @@ impl<D: Database> Core<D> {
         let work = self.change("claim", Repeat::Harmful, input, |session, input| {
             Box::pin(async move { input.1.answer(session, &input.0).await })
         });
-        Ok(self.claimed(self.made_due(self.remembered(work)).await?))
+        Ok(self.claimed(self.made_due(self.counted(self.remembered(work))).await?))
     }
 
     /// Counts what was claimed, once that is committed.
@@ -137,7 +137,8 @@ impl<D: Database> Core<D> {
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
-        let at_once = D::SUCCEEDS_AT_ONCE && broken::is_sound();
+        // Where a task is not kept, a repeated report cannot be told from one of another's: whether all of a call was done must be sure.
+        let at_once = D::SUCCEEDS_AT_ONCE && self.keep_success && broken::is_sound();
         let of_runs = self.memory.ends_runs.load(Ordering::Relaxed);
         let reported = if at_once && !of_runs && finish::are_of_success(&reports) {
             self.succeed(Arc::new(reports)).await
@@ -253,14 +254,14 @@ impl Claims {
         session: &mut dyn Session,
         memory: &Memory,
         begun: &[TaskId],
-        dues: &mut Vec<LaneDue>,
+        (dues, ran): (&mut Vec<LaneDue>, &mut Vec<Ran>),
     ) -> Attempted<Vec<Vec<ClaimedTask>>> {
         self.begin(memory);
         let now = session.now();
         let mut claimed = Vec::with_capacity(self.requests.len());
         for request in &self.requests {
             let is_known = memory.workers.knows(request, now);
-            let tasks = if is_known { claim::claim(session, memory, request, dues).await? } else { Vec::new() };
+            let tasks = if is_known { claim::claim(session, memory, request, (dues, ran)).await? } else { Vec::new() };
             for task in tasks.iter().filter(|task| begun.contains(&task.id)) {
                 if let Some(due) = dues.iter_mut().find(|due| due.launched > 0 && due.task_type() == task.task_type) {
                     due.launched -= 1;
@@ -279,8 +280,8 @@ impl Claims {
     }
 }
 
-/// What each claim gets, and what became due by the end of tasks that may not start any more.
-type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>);
+/// What each claim gets, what became due by the end of tasks that may not start any more, and those themselves.
+type Answers = (Vec<Vec<ClaimedTask>>, Vec<LaneDue>, Vec<Ran>);
 
 /// Answers claims, one after the other.
 async fn claim_all(
@@ -295,7 +296,7 @@ async fn claim_all(
     for request in callers {
         memory.workers.register(session, request, &mut calls).await?;
     }
-    let (mut answers, mut dues) = (Vec::<Vec<_>>::with_capacity(requests.len()), Vec::new());
+    let (mut answers, mut dues, mut ran) = (Vec::<Vec<_>>::with_capacity(requests.len()), Vec::new(), Vec::new());
     for (place, request) in requests.iter().enumerate() {
         // Of claims for the same tasks, the first that gets less than it wants has got the last.
         let exhausted = |earlier: usize| {
@@ -304,8 +305,8 @@ async fn claim_all(
         if (0..place).any(exhausted) {
             answers.push(Vec::new());
         } else {
-            answers.push(claim::claim(session, memory, request, &mut dues).await?);
+            answers.push(claim::claim(session, memory, request, (&mut dues, &mut ran)).await?);
         }
     }
-    Ok(((answers, dues), calls))
+    Ok(((answers, dues, ran), calls))
 }

@@ -61,11 +61,15 @@ async fn lost_executions_are_counted(platform: &Platform) {
 async fn tasks_that_expired_are_counted_as_failures(platform: &Platform) {
     let expire_at = Some(platform.now().plus_ms(1_000));
     platform.submit(NewTask { expire_at, ..task("mail") }).await;
+    platform.submit(NewTask { expire_at, ..task("sms") }).await;
     platform.advance_ms(1_001);
+    assert!(platform.claim("sms").await.is_empty(), "a claim meets it before a rescue does");
     platform.rescue().await;
     platform.store.write_statistics().await.unwrap();
-    let tally = counted(&*platform.store, "mail").await;
-    assert_eq!(tally, Tally { failures: 1, ..Tally::default() });
+    for task_type in ["mail", "sms"] {
+        let tally = counted(&*platform.store, task_type).await;
+        assert_eq!(tally, Tally { failures: 1, ..Tally::default() }, "{task_type}");
+    }
 }
 
 async fn each_minute_is_by_itself_and_ranges_are_half_open(platform: &Platform) {

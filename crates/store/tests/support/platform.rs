@@ -97,11 +97,11 @@ impl Platform {
         self.database.dialect
     }
 
-    /// A connection past the store.
     pub(crate) fn url(&self) -> &str {
         &self.database.url
     }
 
+    /// A connection past the store.
     pub(crate) async fn raw(&self) -> Raw {
         self.database.raw().await
     }

@@ -152,7 +152,8 @@ async fn check_names_who_holds_back_dead_rows_of_postgres_and_clocks_that_differ
     for statement in ["SET application_name = 'writer'", "BEGIN", write] {
         writer.run(statement).await;
     }
-    let mut elsewhere = Raw::connect(Dialect::Postgres, &database.replace("/taskwheel", "/postgres")).await;
+    let (server_url, _) = database.rsplit_once('/').expect("a URL names a database");
+    let mut elsewhere = Raw::connect(Dialect::Postgres, &format!("{server_url}/postgres")).await;
     for statement in ["SET application_name = 'elsewhere'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
         elsewhere.run(statement).await;
     }

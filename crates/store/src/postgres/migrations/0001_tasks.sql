@@ -344,13 +344,14 @@ BEGIN
     INSERT INTO task_unique (tenant, type, unique_key, id)
     SELECT tenant, type, unique_key, id FROM fresh WHERE unique_key IS NOT NULL;
     -- Wakes who waits for such tasks at any node, when this commits: who says it, from when on (0 is now), which type. Transactions that
-    -- notify commit one after the other, so of those that go on at once only one does: the lock (the letters "taskwake") says which.
-    IF COALESCE(current_setting('taskwheel.notify', true), '') <> 'off'
-       AND pg_try_advisory_xact_lock(8386110886542142309) THEN
+    -- notify commit one after the other, so of those that insert tasks of a type at once only one does: a lock says which. There are 16 of
+    -- them (of the letters "task"), because a transaction can have only so many.
+    IF COALESCE(current_setting('taskwheel.notify', true), '') <> 'off' THEN
         PERFORM pg_notify('taskwheel', '- ' || CASE WHEN due <= clock_timestamp() THEN 0
                                                     ELSE (date_part('epoch', due) * 1000)::bigint END || ' ' || type)
         FROM (SELECT type, min(run_at) AS due FROM fresh WHERE run_at <= clock_timestamp() + interval '5 seconds'
-              GROUP BY type LIMIT 100) AS soon;
+              GROUP BY type LIMIT 100) AS soon
+        WHERE pg_try_advisory_xact_lock(1952543595, hashtext(type) & 15);
     END IF;
     RETURN NULL;
 END $$;
