@@ -40,3 +40,46 @@ fn main() -> floor::Result<()> {
         _ => Err("usage: bench store|server|sdk|schedules|compare|growth --database URL [flags] | bench floor --database URL".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::common::settings::{Part, Settings};
+    use crate::floor::Result;
+    use crate::{compare, growth, schedules, sdk, server, store};
+    use std::fs;
+    use std::path::Path;
+
+    fn parse<P: Part>(flags: &[String]) -> Result<()> {
+        Settings::<P>::parse(flags).map(drop)
+    }
+
+    /// They are long runs; a test sees whether what they ask for is there.
+    #[test]
+    fn every_command_of_the_pages_is_understood() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+        let mut understood = 0;
+        for page in ["README.md", "comparison.md", "growth.md"] {
+            let text = fs::read_to_string(pages.join(page)).expect("the page is there");
+            for line in text.lines().filter_map(|line| line.strip_prefix("./bench ")) {
+                let said = line.split_once('#').map_or(line, |(command, _)| command);
+                let mut words: Vec<_> = said.split_whitespace().map(str::to_owned).collect();
+                if !words.iter().any(|word| word == "--database") {
+                    words.extend(["--database", "sqlite://none"].map(str::to_owned));
+                }
+                let (command, flags) = words.split_first().expect("a command");
+                let parsed = match command.as_str() {
+                    "store" => parse::<store::settings::Measure>(flags),
+                    "server" => parse::<server::settings::Measure>(flags),
+                    "sdk" => parse::<sdk::settings::Measure>(flags),
+                    "schedules" => parse::<schedules::settings::Measure>(flags),
+                    "growth" => parse::<growth::settings::Measure>(flags),
+                    "compare" => compare::settings::Flags::parse(flags).map(drop),
+                    _ => Err("no such benchmark".into()),
+                };
+                parsed.unwrap_or_else(|error| panic!("{page}: ./bench {line}: {error}"));
+                understood += 1;
+            }
+        }
+        assert!(understood >= 12, "{understood} commands");
+    }
+}

@@ -126,3 +126,23 @@ async fn main() -> Result<ExitCode> {
     }
     Ok(if reports.iter().all(report::Report::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::Parser;
+    use std::path::Path;
+
+    /// A short run is a test of its own; these are long.
+    #[test]
+    fn every_command_of_the_page_is_understood() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/chaos.md");
+        let text = std::fs::read_to_string(page).expect("the page is there");
+        let commands: Vec<_> = text.lines().filter(|line| line.starts_with("./chaos")).collect();
+        assert!(commands.len() >= 4, "{commands:?}");
+        for command in commands {
+            let said = command.split_once('#').map_or(command, |(command, _)| command);
+            Cli::try_parse_from(said.split_whitespace()).unwrap_or_else(|error| panic!("{command}: {error}"));
+        }
+    }
+}

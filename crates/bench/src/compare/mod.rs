@@ -16,7 +16,7 @@ mod measure;
 mod page;
 mod place;
 mod results;
-mod settings;
+pub(crate) mod settings;
 mod systems;
 mod table;
 

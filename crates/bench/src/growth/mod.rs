@@ -6,7 +6,7 @@ mod nodes;
 mod page;
 mod payload;
 mod results;
-mod settings;
+pub(crate) mod settings;
 mod types;
 
 use crate::common::database::Database;

@@ -8,7 +8,7 @@ mod floor;
 mod idle;
 mod online;
 mod precision;
-mod settings;
+pub(crate) mod settings;
 
 use crate::common::database::Database;
 use crate::common::report::{Report, progress};

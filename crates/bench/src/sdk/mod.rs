@@ -4,7 +4,7 @@
 
 mod embedded;
 mod remote;
-mod settings;
+pub(crate) mod settings;
 
 pub(crate) use remote::child;
 

@@ -11,7 +11,7 @@ mod latency;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod run;
-mod settings;
+pub(crate) mod settings;
 mod start;
 mod submit;
 

@@ -11,7 +11,7 @@ mod latency;
 mod memory;
 mod pages;
 mod peers;
-mod settings;
+pub(crate) mod settings;
 mod submit;
 pub(crate) mod work;
 
