@@ -11,6 +11,7 @@ mod crashes;
 mod crowds;
 mod document;
 mod encrypted;
+mod every_call;
 mod faults;
 mod firing;
 mod hung;
