@@ -76,7 +76,7 @@ pub struct Tally {
     pub success_second: u64,
     /// …and with a later one.
     pub success_later: u64,
-    /// Executions that ended by error, time limit or lost lease.
+    /// Executions that ended by error, failure, time limit or lost lease.
     pub errors: u64,
     /// Tasks that ended as Failure, or wait for a person.
     pub failures: u64,

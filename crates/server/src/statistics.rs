@@ -45,7 +45,7 @@ pub(crate) struct TypeStatistics {
     success_first: u64,
     success_second: u64,
     success_later: u64,
-    /// Executions that ended by error, time limit or lost lease.
+    /// Executions that ended by error, failure, time limit or lost lease.
     errors: u64,
     /// Tasks that ended as Failure, or wait for a person.
     failures: u64,

@@ -8,6 +8,8 @@ pub(crate) struct Index {
     pub(crate) name: Option<String>,
     /// With commas between them.
     pub(crate) columns: String,
+    /// Whether it keeps two rows from having the same.
+    pub(crate) is_unique: bool,
     /// Whether searches can use it.
     pub(crate) is_whole: bool,
 }
@@ -45,7 +47,8 @@ fn wanted(schema: &str) -> Vec<Wanted> {
             _ => continue,
         };
         let (table, name) = (table.to_owned(), name.map(str::to_owned));
-        found.push(Wanted { index: Index { table, name, columns, is_whole: true }, remedy });
+        let is_unique = name.is_none() || part.contains("UNIQUE");
+        found.push(Wanted { index: Index { table, name, columns, is_unique, is_whole: true }, remedy });
     }
     found
 }
@@ -56,9 +59,16 @@ pub(crate) fn in_brackets(text: &str) -> String {
     inner.split(',').map(|column| column.trim().trim_matches('`')).collect::<Vec<_>>().join(", ")
 }
 
-/// What is wrong with the indexes that are there, and how to mend it. Where no primary key can be dropped none is looked for.
-pub(crate) fn faults(schema: &str, there: &[Index], with_primary_keys: bool) -> Vec<String> {
-    let wanted = wanted(schema).into_iter().filter(|Wanted { index, .. }| with_primary_keys || index.name.is_some());
+/// What is wrong with the indexes that are there, and how to mend it. Where no primary key can be dropped none is looked for, and none at
+/// all where a table is missing.
+pub(crate) fn faults(
+    schema: &str,
+    there: &[Index],
+    with_primary_keys: bool,
+    has_table: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let is_looked_for = |index: &Index| (with_primary_keys || index.name.is_some()) && has_table(&index.table);
+    let wanted = wanted(schema).into_iter().filter(|Wanted { index, .. }| is_looked_for(index));
     wanted.filter_map(|Wanted { index, remedy }| fault(&index, &remedy, there)).collect()
 }
 
@@ -72,6 +82,9 @@ fn fault(wanted: &Index, remedy: &str, there: &[Index]) -> Option<String> {
         Some(index) if index.columns != wanted.columns => Some(format!(
             "{what} is on {}, and not on {}: remove it, and make it again with {remedy}",
             index.columns, wanted.columns
+        )),
+        Some(index) if wanted.is_unique && !index.is_unique => Some(format!(
+            "{what} lets two rows have the same: remove it, and make it again with {remedy}; rows that have the same already stand in the way"
         )),
         Some(index) if !index.is_whole => {
             Some(format!("{what} is of no use, because its making failed: remove it, and make it again with {remedy}"))
@@ -103,7 +116,7 @@ CREATE TABLE IF NOT EXISTS task_run (
 
     #[test]
     fn what_is_gone_is_named_with_the_statement_that_makes_it() {
-        let remedies: Vec<_> = faults(SCHEMA, &[], true);
+        let remedies: Vec<_> = faults(SCHEMA, &[], true, |_| true);
         assert_eq!(
             remedies.iter().map(|text| text.split_once(" with ").unwrap().1).collect::<Vec<_>>(),
             [
@@ -117,19 +130,26 @@ CREATE TABLE IF NOT EXISTS task_run (
             ]
         );
         assert!(remedies[0].starts_with("the primary key of task is missing"));
-        assert_eq!(faults(SCHEMA, &[], false).len(), 5);
+        assert_eq!(faults(SCHEMA, &[], false, |_| true).len(), 5);
+        assert_eq!(
+            faults(SCHEMA, &[], true, |table| table == "task_run").len(),
+            2,
+            "the others are of a table that is gone"
+        );
         let there: Vec<_> = wanted(SCHEMA).into_iter().map(|one| one.index).collect();
-        assert_eq!(faults(SCHEMA, &there, true), [""; 0]);
+        assert_eq!(faults(SCHEMA, &there, true, |_| true), [""; 0]);
     }
 
     #[test]
     fn what_is_there_under_its_name_alone_is_named_too() {
         let mut there: Vec<_> = wanted(SCHEMA).into_iter().map(|one| one.index).collect();
         there[1].columns = "id".into();
+        there[2].is_unique = false;
         there[4].is_whole = false;
-        let found = faults(SCHEMA, &there, true);
+        let found = faults(SCHEMA, &there, true, |_| true);
         assert!(found[0].starts_with("the index task_by_type is on id, and not on type, id: remove it"), "{found:?}");
-        assert!(found[1].starts_with("the index task_by_key is of no use"), "{found:?}");
-        assert_eq!(found.len(), 2);
+        assert!(found[1].starts_with("the index task_once lets two rows have the same"), "{found:?}");
+        assert!(found[2].starts_with("the index task_by_key is of no use"), "{found:?}");
+        assert_eq!(found.len(), 3);
     }
 }

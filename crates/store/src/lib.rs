@@ -17,6 +17,7 @@ mod faults;
 mod indexes;
 pub mod meter;
 mod options;
+mod parts;
 pub mod people;
 mod plain;
 mod pooled;

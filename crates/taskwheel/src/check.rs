@@ -18,10 +18,15 @@ pub(crate) async fn check(args: ServeArgs, json: bool) -> Result<()> {
             return Err(error);
         }
     };
-    problems.extend(serve::problems_with(&args, &*store).await?);
     let inspection = store.inspect().await?;
-    problems.extend(of_database(&*store, &inspection).await?);
-    let Inspection { database, schema_version, notes, .. } = inspection;
+    match looked_into(&args, &*store, &inspection).await {
+        Ok(found) => problems.extend(found),
+        // What was found by then may well be why.
+        Err(error) if inspection.findings.is_empty() => return Err(error),
+        Err(error) => problems.push(format!("not everything could be looked at: {error:#}")),
+    }
+    let Inspection { database, schema_version, notes, findings, .. } = inspection;
+    problems.extend(findings);
     if json {
         let answer = serde_json::json!({"database": database, "schema_version": schema_version,
                                         "problems": problems, "notes": notes});
@@ -40,7 +45,8 @@ pub(crate) async fn check(args: ServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-async fn of_database(store: &dyn Store, inspection: &Inspection) -> Result<Vec<String>> {
+/// What is wrong by what is in the tables, by settings and by clocks.
+async fn looked_into(args: &ServeArgs, store: &dyn Store, inspection: &Inspection) -> Result<Vec<String>> {
     let weak = inspection.weak_settings.iter().map(|weak| {
         format!(
             "{} is {}: set it to {}, or a crash of the machine may lose acknowledged tasks",
@@ -49,10 +55,13 @@ async fn of_database(store: &dyn Store, inspection: &Inspection) -> Result<Vec<S
     });
     let contradictions = store.contradictions().await?;
     let torn = (contradictions > 0).then(|| {
-        format!("{contradictions} tasks are in two places at once or in none: somebody wrote into our tables")
+        format!(
+            "{contradictions} tasks are in two places at once or in none, or not where searches look for them: \
+             somebody wrote into our tables"
+        )
     });
-    let findings = inspection.findings.iter().cloned();
-    Ok(weak.chain(torn).chain(skew(inspection.now, here())).chain(findings).collect())
+    let of_configuration = serve::problems_with(args, store).await?.into_iter();
+    Ok(of_configuration.chain(weak).chain(torn).chain(skew(inspection.now, here())).collect())
 }
 
 /// How far the clocks of this machine and of the database may be apart. Nothing depends on it but what people read.

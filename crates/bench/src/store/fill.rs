@@ -60,7 +60,8 @@ impl Filler {
             let before = self.sql.number("SELECT COALESCE(MAX(id), 0) FROM task").await?;
             let last = count.min(first + CHUNK - 1);
             let (content, standing) = (self.content(tasks, first, last), self.standing(&tasks.standing, before));
-            self.sql.run(&format!("BEGIN; {content}; {standing}; COMMIT")).await?;
+            let labels = self.labels(before);
+            self.sql.run(&format!("BEGIN; {content}; {labels}{standing}; COMMIT")).await?;
         }
         Ok(())
     }
@@ -75,6 +76,21 @@ impl Filler {
              SELECT {task_type}, {key}, {payload}, {priority}, {run_at}, {category}, {creator}, {schedule_id}, {created_at}
              FROM {numbers} ORDER BY n"
         )
+    }
+
+    /// What searches go by on MariaDB, which the trigger writes too.
+    fn labels(&self, before: i64) -> String {
+        if self.dialect != Dialect::Mysql {
+            return String::new();
+        }
+        let labels = [("creator", "creator"), ("category", "category"), ("schedule", "schedule_id")];
+        let insert = |(kind, column): (&str, &str)| {
+            format!(
+                "INSERT INTO task_label (tenant, label, id) SELECT tenant, CONCAT('{kind}:', {column}), id
+                 FROM task WHERE id > {before} AND {column} IS NOT NULL; "
+            )
+        };
+        labels.map(insert).concat()
     }
 
     fn standing(&self, standing: &Standing<'_>, before: i64) -> String {

@@ -373,9 +373,7 @@ impl<'a> Claim<'a> {
     /// The table by the index of a source, up to the first condition.
     fn push_index(&self, query: &mut Built, source: Source<'a>) {
         match (source, &self.pick.tenant) {
-            (Source::Category(_), _) => {
-                query.push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_category) WHERE ")
-            }
+            (Source::Category(_), _) => query.push(" FROM task_waiting_category w FORCE INDEX (PRIMARY) WHERE "),
             (Source::Lane(_), None) => query.push(BY_PRIMARY_KEY),
             (Source::Lane(_), Some(tenant)) => query
                 .push(" FROM task_waiting w FORCE INDEX (task_waiting_claim_tenant) WHERE w.tenant = ")

@@ -43,14 +43,17 @@ async fn run(connection: &mut MySqlConnection, server: &Server, options: &Option
     let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
     let stored = stored(connection).await?;
     crate::verb::check_migration(stored.map_or(0, |(version, ..)| version), known, options.makes_schema)?;
-    connection
-        .execute(
-            "CREATE TABLE IF NOT EXISTS taskwheel_schema (version INT NOT NULL, oldest_program INT NOT NULL,
-             database_number INT NOT NULL, only_row BOOLEAN NOT NULL DEFAULT TRUE PRIMARY KEY CHECK (only_row = TRUE))
-             ENGINE = InnoDB",
-        )
-        .await
-        .map_err(unavailable)?;
+    // Where it is there, a user who may make no tables can go on.
+    if stored.is_none() {
+        connection
+            .execute(
+                "CREATE TABLE IF NOT EXISTS taskwheel_schema (version INT NOT NULL, oldest_program INT NOT NULL,
+                 database_number INT NOT NULL, only_row BOOLEAN NOT NULL DEFAULT TRUE PRIMARY KEY CHECK (only_row = TRUE))
+                 ENGINE = InnoDB",
+            )
+            .await
+            .map_err(unavailable)?;
+    }
     let version = match stored {
         None => 0,
         Some((version, oldest, stored)) => {

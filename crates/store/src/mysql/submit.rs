@@ -1,8 +1,8 @@
 //! Submit on MySQL and MariaDB.
 //!
-//! Triggers run row by row here, and cost more than what they do. So the one on `task` is left to what plain SQL inserts, and to a task
-//! that comes alone. Of several tasks the store writes both rows by a statement each, and the trigger is told to do nothing. All of
-//! that is one text with its values in it: one round trip, with the transaction around it where there is none.
+//! Triggers run row by row here, and cost more than what they do. So those on `task` and `task_waiting` are left to what plain SQL inserts,
+//! and to a task that comes alone. Of several tasks the store writes all rows by a statement for each table, and the triggers are told to do
+//! nothing. All of that is one text with its values in it: one round trip, with the transaction around it where there is none.
 //!
 //! Only an INSERT with its rows spelled out hands out ids one after the other on every server; one that selects its rows does not.
 
@@ -19,7 +19,7 @@ use taskwheel_model::{NewTask, TaskId, Time, limits};
 
 /// Most rows of one statement.
 const ROWS_MAX: usize = 512;
-/// Most bytes of what one statement of several rows says of its tasks. In its text each may come as two digits, and keys come three
+/// Most bytes of what one statement of several rows says of its tasks. In its text each may come as two digits, and names come several
 /// times; that stays below the usual `max_allowed_packet`.
 const BYTES_MAX: usize = 512 * 1024;
 
@@ -115,8 +115,9 @@ fn text(tasks: &[Insert], ids: Ids, within: Within) -> Text {
     // Nothing is committed while that is off, and all of it when it is on again: a round of statements less than by BEGIN and COMMIT.
     text.push(if within == Within::None { ", autocommit = 0; " } else { "; " });
     text.insert("task", TASK, rows());
-    text.insert("task_unique", UNIQUE, rows().filter(|(one, _)| one.task.unique_key.is_some()));
-    text.insert("task_waiting", WAITING, rows());
+    for (table, columns) in BESIDE {
+        text.insert(table, columns, rows().filter(|(one, _)| (columns[0].2)(one).is_some()));
+    }
     text.push("SET @taskwheel_lets_wait = NULL");
     text.push(if within == Within::None { ", autocommit = 1" } else { "" });
     text
@@ -138,7 +139,7 @@ const TENANT: Column = ("tenant", Some(Said::Text(Cow::Borrowed(NewTask::TENANT_
 
 const TASK: &[Column] = &[
     TENANT,
-    ("type", None, task_type),
+    TYPE,
     ("task_key", None, |one| maybe(&one.task.key)),
     ("payload", None, |one| maybe(&one.task.payload)),
     ("priority", Some(Said::Number(limits::PRIORITY_MIN as i64)), |one| Some(number(one.priority))),
@@ -156,27 +157,38 @@ const TASK: &[Column] = &[
     ("unique_key", None, unique_key),
     ("affinity", None, affinity),
     ("trace_parent", None, |one| maybe(&one.task.trace_parent)),
-    ("schedule_id", None, |one| one.origin.as_ref().map(|origin| number(origin.schedule_id))),
+    ("schedule_id", None, schedule_id),
     ("run_id", None, run_id),
     ("parent_id", None, |one| one.origin.as_ref()?.parent_id.map(|id| number(id.0))),
     ("root_id", None, |one| one.origin.as_ref()?.root_id.map(|id| number(id.0))),
     ("context", None, |one| maybe(&one.origin.as_ref()?.context)),
 ];
 
-const UNIQUE: &[Column] =
-    &[("tenant", None, tenant), ("type", None, task_type), ("unique_key", None, unique_key), ("id", None, id)];
+/// What the triggers write. A task has a row where it says something in the first column.
+const BESIDE: &[(&str, &[Column])] = &[
+    ("task_unique", UNIQUE),
+    ("task_waiting", WAITING),
+    ("task_waiting_check", CHECK),
+    ("task_waiting_category", CATEGORY),
+    ("task_label", BY_CREATOR),
+    ("task_label", BY_CATEGORY),
+    ("task_label", BY_SCHEDULE),
+];
 
-/// What the trigger writes.
+const ID: Column = ("id", None, id);
+const TYPE: Column = ("type", None, task_type);
+/// Whose a task is, where nothing else says that it is the default tenant's.
+const WHOSE: Column = ("tenant", None, tenant);
+
+const UNIQUE: &[Column] = &[("unique_key", None, unique_key), WHOSE, TYPE, ID];
+
 const WAITING: &[Column] = &[
-    ("id", None, id),
+    ID,
     TENANT,
-    ("type", None, task_type),
-    ("lane", None, |one| match &one.task.affinity {
-        Some(host) => Some(Said::Text(format!("{}@{host}", one.task.task_type).into())),
-        None => task_type(one),
-    }),
-    ("`rank`", Some(Said::Number(9 - limits::PRIORITY_MIN as i64)), |one| Some(number(9 - one.priority))),
-    ("due", None, |one| Some(number(one.run_at.0))),
+    TYPE,
+    ("lane", None, lane),
+    ("`rank`", Some(Said::Number(9 - limits::PRIORITY_MIN as i64)), rank),
+    ("due", None, due),
     ("updated_at", None, |one| Some(number(one.created_at.0))),
     ("expire_at", None, |one| one.task.expire_at.map(|time| number(time.0))),
     ("category", None, category),
@@ -184,11 +196,25 @@ const WAITING: &[Column] = &[
     ("unique_key", None, unique_key),
     ("run_id", None, run_id),
     ("affinity", None, affinity),
-    ("check_at", None, |one| match (&one.task.affinity, one.task.expire_at) {
-        (None, expire_at) => expire_at.map(|time| number(time.0)),
-        (Some(_), expire_at) => Some(number(expire_at.map_or(one.run_at, |time| time.min(one.run_at)).0)),
-    }),
+    ("check_at", None, check_at),
 ];
+
+const CHECK: &[Column] = &[("check_at", None, check_at), ID];
+
+const CATEGORY: &[Column] = &[
+    ("category", None, category),
+    ("`rank`", None, rank),
+    ("due", None, due),
+    ID,
+    WHOSE,
+    TYPE,
+    ("lane", None, lane),
+    ("creator", None, creator),
+];
+
+const BY_CREATOR: &[Column] = &[("label", None, |one| label("creator", creator(one)?)), WHOSE, ID];
+const BY_CATEGORY: &[Column] = &[("label", None, |one| label("category", category(one)?)), WHOSE, ID];
+const BY_SCHEDULE: &[Column] = &[("label", None, |one| label("schedule", schedule_id(one)?)), WHOSE, ID];
 
 fn id(_: &Insert) -> Option<Said<'_>> {
     Some(Said::Id)
@@ -200,6 +226,41 @@ fn tenant(one: &Insert) -> Option<Said<'_>> {
 
 fn task_type(one: &Insert) -> Option<Said<'_>> {
     text_of(&one.task.task_type)
+}
+
+fn lane(one: &Insert) -> Option<Said<'_>> {
+    match &one.task.affinity {
+        Some(host) => Some(Said::Text(format!("{}@{host}", one.task.task_type).into())),
+        None => task_type(one),
+    }
+}
+
+fn rank(one: &Insert) -> Option<Said<'_>> {
+    Some(number(9 - one.priority))
+}
+
+fn due(one: &Insert) -> Option<Said<'_>> {
+    Some(number(one.run_at.0))
+}
+
+fn check_at(one: &Insert) -> Option<Said<'_>> {
+    match (&one.task.affinity, one.task.expire_at) {
+        (None, expire_at) => expire_at.map(|time| number(time.0)),
+        (Some(_), expire_at) => Some(number(expire_at.map_or(one.run_at, |time| time.min(one.run_at)).0)),
+    }
+}
+
+fn schedule_id(one: &Insert) -> Option<Said<'_>> {
+    one.origin.as_ref().map(|origin| number(origin.schedule_id))
+}
+
+/// What a task is found by.
+fn label<'t>(kind: &str, said: Said<'t>) -> Option<Said<'t>> {
+    match said {
+        Said::Text(text) => Some(Said::Text(format!("{kind}:{text}").into())),
+        Said::Number(number) => Some(Said::Text(format!("{kind}:{number}").into())),
+        Said::Id => None,
+    }
 }
 
 fn category(one: &Insert) -> Option<Said<'_>> {

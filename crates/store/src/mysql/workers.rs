@@ -12,7 +12,7 @@ use taskwheel_model::{TaskId, Time};
 const CLOCKS: &str = "
 (SELECT id FROM task_running FORCE INDEX (task_running_check) WHERE check_at <= ? ORDER BY check_at, id LIMIT ?)
 UNION ALL
-(SELECT id FROM task_waiting FORCE INDEX (task_waiting_check) WHERE check_at <= ? ORDER BY check_at, id LIMIT ?) LIMIT ?";
+(SELECT id FROM task_waiting_check WHERE check_at <= ? ORDER BY check_at, id LIMIT ?) LIMIT ?";
 
 pub(super) async fn clocks_run_out(connection: &mut MySqlConnection, now: Time, max: usize) -> Attempted<Vec<TaskId>> {
     let max = max as i64;

@@ -2,10 +2,12 @@
 
 use super::fault;
 use crate::indexes::{self, Index};
+use crate::parts::{self, Kind};
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
+use std::collections::HashSet;
 use taskwheel_model::Time;
 
 /// Settings that must have one of these values for an acknowledged task to survive a crash of the machine.
@@ -72,27 +74,48 @@ WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND datname = curren
 const DEAD_ROWS: &str = "
 SELECT format('%s has %s dead rows beside %s live ones: run VACUUM %s, and see that autovacuum is on', relname, n_dead_tup,
               n_live_tup, relname)
-FROM pg_stat_user_tables WHERE relname LIKE 'task%' AND n_dead_tup > 200000 AND n_dead_tup > 5 * n_live_tup";
+FROM pg_stat_user_tables
+WHERE relname = ANY($1) AND pg_table_is_visible(relid) AND n_dead_tup > 200000 AND n_dead_tup > 5 * n_live_tup";
 const INDEXES: &str = "
 SELECT t.relname::text, CASE WHEN NOT x.indisprimary THEN i.relname::text END,
        array_to_string(ARRAY(SELECT pg_get_indexdef(i.oid, place, true) FROM generate_series(1, x.indnkeyatts) place), ', '),
-       x.indisvalid
+       x.indisunique, x.indisvalid
 FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
 WHERE pg_table_is_visible(t.oid)";
 
+/// Tables and views, and triggers that are on.
+const PARTS: &str = "
+SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)
+UNION ALL
+SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND pg_table_is_visible(tgrelid)";
+
 async fn findings(connection: &mut PgConnection) -> Attempted<Vec<String>> {
-    let mut findings = Vec::new();
-    for sql in [HORIZON, DEAD_ROWS] {
-        findings.extend(texts(connection, sql).await?);
+    let schema = super::migrate::SCHEMA;
+    let mut findings = texts(connection, HORIZON).await?;
+    let tables = parts::parts(schema).into_iter().filter(|part| part.kind == Kind::Table);
+    let tables: Vec<_> = tables.map(|table| table.name).collect();
+    for row in sqlx::query(DEAD_ROWS).bind(tables).fetch_all(&mut *connection).await.map_err(fault)? {
+        findings.push(row.try_get(0).map_err(fault)?);
     }
+    let there: HashSet<_> = texts(connection, PARTS).await?.into_iter().collect();
+    findings.extend(parts::faults(schema, |part| match part.kind {
+        Kind::Trigger => there.contains(&format!("trigger {}", part.name)),
+        Kind::Table | Kind::View => there.contains(part.name),
+    }));
     let rows = sqlx::query(INDEXES).fetch_all(connection).await.map_err(fault)?;
-    let there = rows.iter().map(index).collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
-    findings.extend(indexes::faults(super::migrate::SCHEMA, &there, true));
+    let indexes = rows.iter().map(index).collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
+    findings.extend(indexes::faults(schema, &indexes, true, |table| there.contains(table)));
     Ok(findings)
 }
 
 fn index(row: &PgRow) -> sqlx::Result<Index> {
-    Ok(Index { table: row.try_get(0)?, name: row.try_get(1)?, columns: row.try_get(2)?, is_whole: row.try_get(3)? })
+    Ok(Index {
+        table: row.try_get(0)?,
+        name: row.try_get(1)?,
+        columns: row.try_get(2)?,
+        is_unique: row.try_get(3)?,
+        is_whole: row.try_get(4)?,
+    })
 }
 
 async fn texts(connection: &mut PgConnection, sql: &'static str) -> Attempted<Vec<String>> {

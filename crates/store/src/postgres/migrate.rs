@@ -22,16 +22,20 @@ pub(super) async fn migrate(connect: &PgConnectOptions, options: &Options) -> Re
     let number = options.number;
     let mut connection = connect.connect().await.map_err(unavailable)?;
     let mut transaction = connection.begin().await.map_err(unavailable)?;
-    // That a table is there already is no news.
-    let begin = format!("SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock({LOCK})");
+    let begin = format!("SELECT pg_advisory_xact_lock({LOCK})");
     transaction.execute(AssertSqlSafe(begin)).await.map_err(unavailable)?;
-    transaction
-        .execute(
-            "CREATE TABLE IF NOT EXISTS taskwheel_schema (version integer NOT NULL, oldest_program integer NOT NULL,
-             database_number integer NOT NULL, only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row))",
-        )
-        .await
-        .map_err(unavailable)?;
+    // Where it is there, a user who may make no tables can go on.
+    let find = "SELECT to_regclass(quote_ident(current_schema()) || '.taskwheel_schema') IS NOT NULL";
+    let found = sqlx::query(find).fetch_one(&mut *transaction).await;
+    if !found.and_then(|row| row.try_get::<bool, _>(0)).map_err(unavailable)? {
+        transaction
+            .execute(
+                "CREATE TABLE taskwheel_schema (version integer NOT NULL, oldest_program integer NOT NULL,
+                 database_number integer NOT NULL, only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row))",
+            )
+            .await
+            .map_err(unavailable)?;
+    }
     let row = sqlx::query("SELECT version, oldest_program, database_number FROM taskwheel_schema")
         .fetch_optional(&mut *transaction)
         .await

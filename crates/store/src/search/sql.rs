@@ -287,7 +287,9 @@ impl Query {
     }
 
     fn walk(&self, writer: &mut Writer, driver: &Driver, max: usize) {
+        let label = self.label(driver);
         let table = match driver {
+            _ if label.is_some() => "task_label",
             Driver::Task(_) | Driver::RunAtRange => "task",
             Driver::Status(Status::Executing) | Driver::RunningHost(_) => "task_running",
             Driver::Status(status) if status.is_live() => "task_waiting",
@@ -300,7 +302,10 @@ impl Query {
         match driver {
             Driver::Task(None) => {}
             Driver::Task(Some((column, value))) => {
-                writer.push(&format!(" AND t.{column} = ")).bind(value.clone());
+                match label {
+                    Some(label) => writer.push(" AND t.label = ").text(&label),
+                    None => writer.push(&format!(" AND t.{column} = ")).bind(value.clone()),
+                };
             }
             Driver::RunAtRange => self.run_at_bounds(writer),
             // A literal, so that the planner sees which partial index it can use.
@@ -312,7 +317,7 @@ impl Query {
             }
         }
         self.cursor(writer);
-        if table == "task" {
+        if matches!(table, "task" | "task_label") {
             for (operator, id) in &self.created_ids {
                 writer.push(&format!(" AND t.id {operator} ")).number(*id);
             }
@@ -322,6 +327,17 @@ impl Query {
         }
         self.order(writer, "t.");
         writer.push(" LIMIT ").number(max as i64);
+    }
+
+    /// What tasks are found by on MySQL and MariaDB, which have no index for what most tasks do not say.
+    fn label(&self, driver: &Driver) -> Option<String> {
+        match (self.dialect, driver) {
+            (Dialect::Mysql, Driver::Task(Some((kind @ ("creator" | "category"), Value::Text(name))))) => {
+                Some(format!("{kind}:{name}"))
+            }
+            (Dialect::Mysql, Driver::Task(Some(("schedule_id", Value::Number(id))))) => Some(format!("schedule:{id}")),
+            _ => None,
+        }
     }
 
     /// Names the index of a walk to MySQL and MariaDB. Left alone they look up the tenant in it and then read over all that
@@ -335,9 +351,7 @@ impl Query {
             Driver::Task(None) => "task_by_id",
             Driver::Task(Some(("type", _))) => "task_by_type",
             Driver::Task(Some(("task_key", _))) => "task_by_key",
-            Driver::Task(Some(("creator", _))) => "task_by_creator",
-            Driver::Task(Some(("category", _))) => "task_by_category",
-            Driver::Task(Some(("schedule_id", _))) => "task_by_schedule",
+            Driver::Task(Some(("creator" | "category" | "schedule_id", _))) => "PRIMARY",
             Driver::RunAtRange => "task_by_run_at",
             Driver::Status(Status::Executing) | Driver::RunningHost(_) | Driver::Task(Some(_)) => return,
             Driver::Status(status) if status.is_live() => "task_waiting_by_status",

@@ -1,9 +1,11 @@
 //! How the database stands.
 
 use crate::indexes::{self, Index};
+use crate::parts;
 use crate::session::Attempted;
 use crate::verbs::{Inspection, WeakSetting};
 use rusqlite::{Connection, Row, types::FromSql};
+use std::collections::HashSet;
 use taskwheel_model::Time;
 
 /// Tasks that are in more than one place, or in none.
@@ -41,10 +43,17 @@ fn findings(connection: &Connection) -> Attempted<Vec<String>> {
         connection.prepare("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")?;
     let index = |row: &Row<'_>| {
         let columns = indexes::in_brackets(&row.get::<_, String>(2)?);
-        Ok(Index { table: row.get(0)?, name: Some(row.get(1)?), columns, is_whole: true })
+        // Unique ones belong to their tables here, and cannot be removed.
+        Ok(Index { table: row.get(0)?, name: Some(row.get(1)?), columns, is_unique: false, is_whole: true })
     };
-    let there = statement.query_map([], index)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(indexes::faults(super::migrate::SCHEMA, &there, false))
+    let indexes = statement.query_map([], index)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut statement =
+        connection.prepare("SELECT name FROM sqlite_master WHERE type IN ('table', 'trigger', 'view')")?;
+    let there = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<String>>>()?;
+    let schema = super::migrate::SCHEMA;
+    let mut findings = parts::faults(schema, |part| there.contains(part.name));
+    findings.extend(indexes::faults(schema, &indexes, false, |table| there.contains(table)));
+    Ok(findings)
 }
 
 fn weak(name: &str, value: String, wanted: &str) -> WeakSetting {

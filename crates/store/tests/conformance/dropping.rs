@@ -91,6 +91,9 @@ async fn dropped_claims_lose_nothing(platform: &Platform) {
         assert_eq!(platform.task(one.id).await.exec_id, Some(one.exec_id));
         assert_eq!(platform.finish(one, Outcome::Success).await, Reported::Accepted(Status::Success));
     }
+    // Calls that were dropped are answered all the same, to nobody: one that comes after them is answered after them.
+    assert!(platform.claim("nothing").await.is_empty());
+    platform.assert_no_open_transaction(&mut platform.raw().await).await;
     // What was claimed for somebody who went away comes back when its lease ends.
     platform.advance_ms(15 * 60_000);
     platform.rescue().await;

@@ -2,9 +2,10 @@
 
 use crate::facts;
 use crate::support::platform::renewal;
-use crate::support::{Platform, task, worker};
+use crate::support::{Dialect, Platform, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TaskId, limits};
 use taskwheel_store::people::{Acted, Action, Edit};
+use taskwheel_store::search::{Filter, Listing, Sort};
 use taskwheel_store::worker::{ClaimRequest, Report, Reported};
 use taskwheel_store::{Outlived, Retention, export};
 
@@ -122,7 +123,7 @@ async fn each_status_has_its_own_retention(platform: &Platform) {
 
 async fn a_purge_removes_a_task_with_all_that_belongs_to_it(platform: &Platform) {
     let retry = Some(RetryPolicy::Fixed { delay_ms: 0 });
-    let first = platform.start(NewTask { retry, unique_key: Some("u".into()), ..task("mail") }).await;
+    let first = platform.start(NewTask { retry, unique_key: Some("u".into()), ..labelled(platform) }).await;
     platform.finish(&first, Outcome::Error).await;
     let second = platform.claim_one("mail").await;
     platform.finish(&second, Outcome::Success).await;
@@ -134,9 +135,52 @@ async fn a_purge_removes_a_task_with_all_that_belongs_to_it(platform: &Platform)
     assert!(platform.store.get(None, first.id).await.unwrap().is_none());
     assert_eq!(platform.status(live).await, Status::New, "what is not finished stays");
     let mut raw = platform.raw().await;
-    for table in ["task_history", "task_attempt", "task_unique"] {
+    for table in [&["task_history", "task_attempt", "task_unique"], beside(platform)].concat() {
         assert_eq!(raw.number(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
+}
+
+/// A task with everything that is kept beside it.
+fn labelled(platform: &Platform) -> NewTask {
+    let (category, creator) = (Some("letters".into()), Some("ann".into()));
+    NewTask { category, creator, expire_at: Some(platform.now().plus_ms(600_000)), ..task("mail") }
+}
+
+/// Tables in which only MySQL and MariaDB keep what a task is found by.
+fn beside(platform: &Platform) -> &'static [&'static str] {
+    match platform.dialect() {
+        Dialect::Mysql => &["task_label", "task_waiting_check", "task_waiting_category"],
+        Dialect::Sqlite | Dialect::Postgres => &[],
+    }
+}
+
+async fn what_tasks_are_found_by_is_kept_as_long_as_it_is_true(platform: &Platform) {
+    // One comes alone, several together, and one by plain SQL.
+    let alone = platform.submit(labelled(platform)).await;
+    let together = platform.submit_all(vec![labelled(platform), labelled(platform), task("mail")]).await;
+    let mut raw = platform.raw().await;
+    raw.run("INSERT INTO task (type, category, creator) VALUES ('mail', 'letters', 'ann')").await;
+    // The database's clock is ahead of the platform's by what the test took so far.
+    platform.advance_ms(120_000);
+    let found = |creator: &str| {
+        let filter = Filter { creator: Some(creator.into()), ..Filter::default() };
+        let tenant = Some(NewTask::TENANT_DEFAULT.into());
+        platform.walk(Listing { filter, tenant, sort: Sort::IdAscending, limit: 3, ..Listing::default() })
+    };
+    let of_ann = found("ann").await;
+    assert_eq!(of_ann.iter().map(|task| task.id).take(3).collect::<Vec<_>>(), [alone, together[0], together[1]]);
+    assert_eq!(of_ann.len(), 4);
+    assert!(found("bob").await.is_empty());
+    let letters = ClaimRequest { categories: vec!["letters".into()], max: 10, ..worker(&[]) };
+    let claimed = platform.claim_for(letters.clone()).await;
+    assert_eq!(claimed.len(), 4);
+    for table in beside(platform).iter().skip(1) {
+        assert_eq!(raw.number(&format!("SELECT count(*) FROM {table}")).await, 0, "{table} while they run");
+    }
+    platform.finish(&claimed[0], Outcome::Release).await;
+    assert_eq!(platform.claim_for(letters).await.len(), 1, "what is given back is found again");
+    platform.finish(&claimed[1], Outcome::Success).await;
+    assert_eq!(found("ann").await.len(), 4, "finished or not");
 }
 
 async fn what_has_changed_since_it_was_seen_is_not_purged(platform: &Platform) {
@@ -195,7 +239,7 @@ async fn a_report_on_a_purged_task_is_superseded_without_a_status(platform: &Pla
 async fn where_success_is_not_kept_nothing_remains_of_it(platform: &Platform) {
     let store = platform.open_again(|options| options.keep_success = false).await.unwrap();
     let retry = Some(RetryPolicy::Fixed { delay_ms: 0 });
-    let with_key = NewTask { unique_key: Some("u".into()), retry, ..task("mail") };
+    let with_key = NewTask { unique_key: Some("u".into()), retry, ..labelled(platform) };
     let first = platform.start(with_key.clone()).await;
     platform.finish(&first, Outcome::Error).await;
     let second = platform.claim_one("mail").await;
@@ -215,6 +259,9 @@ async fn where_success_is_not_kept_nothing_remains_of_it(platform: &Platform) {
     assert_eq!(left, [failing.id], "failures are kept");
     let mut raw = platform.raw().await;
     for table in ["task_attempt", "task_unique"] {
+        assert_eq!(raw.number(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+    for table in beside(platform) {
         assert_eq!(raw.number(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
     assert!(platform.offer(with_key).await.created, "its key is free");
@@ -267,6 +314,7 @@ facts![
     finished_tasks_leave_the_hot_tables,
     each_status_has_its_own_retention,
     a_purge_removes_a_task_with_all_that_belongs_to_it,
+    what_tasks_are_found_by_is_kept_as_long_as_it_is_true,
     what_has_changed_since_it_was_seen_is_not_purged,
     a_purge_goes_on_in_chunks,
     a_report_on_a_purged_task_is_superseded_without_a_status,

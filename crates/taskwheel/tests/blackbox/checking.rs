@@ -43,13 +43,13 @@ async fn check_names_what_is_wrong_and_how_to_mend_it(server: &Server) {
     let database = &server.database;
     assert_eq!(problems(&database.url).await, [""; 0]);
     let drop = match database.dialect {
-        Dialect::Mysql => "DROP INDEX task_by_creator ON task",
-        _ => "DROP INDEX task_by_creator",
+        Dialect::Mysql => "DROP INDEX task_by_key ON task",
+        _ => "DROP INDEX task_by_key",
     };
     let mut raw = database.raw().await;
     raw.run(drop).await;
     let found = problems(&database.url).await;
-    let (_, remedy) = named(&found, &["task_by_creator is missing"]).split_once(" with ").expect("how to mend it");
+    let (_, remedy) = named(&found, &["task_by_key is missing"]).split_once(" with ").expect("how to mend it");
     raw.run(remedy).await;
     assert_eq!(problems(&database.url).await, [""; 0], "it is mended");
 }
@@ -72,6 +72,54 @@ async fn check_names_unique_indexes_and_primary_keys_that_are_gone(server: &Serv
         raw.run(remedy).await;
         assert_eq!(problems(&database.url).await, [""; 0], "it is mended");
     }
+}
+
+/// Its name and its columns are not all there is to an index.
+async fn check_names_unique_indexes_that_are_so_no_longer(server: &Server) {
+    let database = &server.database;
+    let drop = match database.dialect {
+        Dialect::Mysql => "DROP INDEX task_run_once ON task_run",
+        _ => "ALTER TABLE task_run DROP CONSTRAINT task_run_once",
+    };
+    let mut raw = database.raw().await;
+    raw.run(drop).await;
+    raw.run("CREATE INDEX task_run_once ON task_run (timer_id, due_at)").await;
+    named(&problems(&database.url).await, &["the index task_run_once lets two rows have the same", "remove it"]);
+}
+
+/// As after a backup that was restored in part.
+async fn check_names_triggers_views_and_tables_that_are_gone(server: &Server) {
+    let database = &server.database;
+    let trigger = match database.dialect {
+        Dialect::Postgres => "DROP TRIGGER task_goes_live ON task",
+        _ => "DROP TRIGGER task_goes_live",
+    };
+    let mut raw = database.raw().await;
+    for (drop, what) in
+        [(trigger, "the trigger task_goes_live is missing"), ("DROP VIEW task_view", "the view task_view")]
+    {
+        raw.run(drop).await;
+        let found = problems(&database.url).await;
+        let (_, remedy) = named(&found, &[what]).split_once(" again with ").expect("how to mend it");
+        raw.run(remedy).await;
+        assert_eq!(problems(&database.url).await, [""; 0], "it is mended");
+    }
+    if database.dialect == Dialect::Postgres {
+        raw.run("ALTER TABLE task DISABLE TRIGGER task_goes_live").await;
+        named(&problems(&database.url).await, &["task_goes_live is missing or switched off"]);
+        raw.run("ALTER TABLE task ENABLE TRIGGER task_goes_live").await;
+    }
+    for table in ["task_audit", "task_step"] {
+        raw.run(&format!("DROP TABLE {table}")).await;
+        let found = problems(&database.url).await;
+        named(&found, &[format!("the table {table} is missing").as_str(), "backup"]);
+        let of_table = found.iter().filter(|problem| problem.contains(table)).count();
+        assert_eq!(of_table, 1, "no word about its indexes: {found:?}");
+    }
+    // The view is of it too.
+    let cascade = if database.dialect == Dialect::Postgres { " CASCADE" } else { "" };
+    raw.run(&format!("DROP TABLE task_running{cascade}")).await;
+    named(&problems(&database.url).await, &["the table task_running is missing"]);
 }
 
 /// One that has the name of another, or that was left behind when its making failed.
@@ -204,8 +252,14 @@ async fn check_names_who_holds_back_dead_rows_of_mariadb_weak_commits_and_clocks
     named(&problems(&privileged).await, &[&who, "keeps the server from removing dead rows", &remedy]);
 }
 
-crate::facts![check_names_what_is_wrong_and_how_to_mend_it, check_names_tasks_that_are_torn];
+crate::facts![
+    check_names_what_is_wrong_and_how_to_mend_it,
+    check_names_tasks_that_are_torn,
+    check_names_triggers_views_and_tables_that_are_gone,
+];
 crate::facts! { in sqlite_alone on Sqlite: check_names_what_is_wrong_with_the_configuration }
-crate::facts! { in mysql_alone on Mysql: check_names_unique_indexes_and_primary_keys_that_are_gone }
+crate::facts! { in mysql_alone on Mysql: check_names_unique_indexes_and_primary_keys_that_are_gone,
+check_names_unique_indexes_that_are_so_no_longer }
 crate::facts! { in postgres_alone on Postgres: check_names_commits_that_may_be_lost,
-check_names_unique_indexes_and_primary_keys_that_are_gone, check_names_indexes_that_are_of_no_use }
+check_names_unique_indexes_and_primary_keys_that_are_gone, check_names_unique_indexes_that_are_so_no_longer,
+check_names_indexes_that_are_of_no_use }

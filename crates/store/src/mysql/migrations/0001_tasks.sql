@@ -39,10 +39,7 @@ CREATE TABLE IF NOT EXISTS task (
     KEY task_by_type (tenant, type, id),
     KEY task_by_run_at (tenant, run_at, id),
     KEY task_by_created_at (created_at, id),
-    KEY task_by_key (tenant, task_key, id),
-    KEY task_by_creator (tenant, creator, id),
-    KEY task_by_category (tenant, category, id),
-    KEY task_by_schedule (tenant, schedule_id, id)
+    KEY task_by_key (tenant, task_key, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- Tasks that wait: for their time, for a worker (1 New, 5 Error), or parked for a callback or a person (4 Completed,
@@ -80,9 +77,38 @@ CREATE TABLE IF NOT EXISTS task_waiting (
     PRIMARY KEY (lane, `rank`, due, id),
     UNIQUE KEY task_waiting_id (id),
     KEY task_waiting_claim_tenant (tenant, lane, `rank`, due, id),
-    KEY task_waiting_claim_category (category, `rank`, due, id),
-    KEY task_waiting_check (check_at, id),
     KEY task_waiting_by_status (tenant, status, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- There are no partial indexes here: an index has an entry for each NULL too, which costs every insert as much as any other. So what
+-- most tasks do not have is found by tables of its own, which triggers keep.
+
+-- By whom and what tasks are: creator:…, category:… and schedule:….
+CREATE TABLE IF NOT EXISTS task_label (
+    tenant VARCHAR(64) NOT NULL,
+    label  VARCHAR(210) NOT NULL,
+    id     BIGINT NOT NULL,
+    PRIMARY KEY (tenant, label, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Waiting tasks that must be looked at, and when.
+CREATE TABLE IF NOT EXISTS task_waiting_check (
+    check_at BIGINT NOT NULL,
+    id       BIGINT NOT NULL,
+    PRIMARY KEY (check_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Waiting tasks that name a category, with what claims ask of them.
+CREATE TABLE IF NOT EXISTS task_waiting_category (
+    category VARCHAR(200) NOT NULL,
+    `rank`   SMALLINT NOT NULL,
+    due      BIGINT NOT NULL,
+    id       BIGINT NOT NULL,
+    tenant   VARCHAR(64) NOT NULL,
+    type     VARCHAR(200) NOT NULL,
+    lane     VARCHAR(265) NOT NULL,
+    creator  VARCHAR(64),
+    PRIMARY KEY (category, `rank`, due, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- Tasks that a worker has: status 2, Executing. The primary key is the promise of at most one execution.
@@ -356,7 +382,53 @@ IF @taskwheel_lets_wait IS NULL THEN
     IF NEW.unique_key IS NOT NULL THEN
         INSERT INTO task_unique (tenant, type, unique_key, id) VALUES (NEW.tenant, NEW.type, NEW.unique_key, NEW.id);
     END IF;
+    IF NEW.creator IS NOT NULL THEN
+        INSERT INTO task_label (tenant, label, id) VALUES (NEW.tenant, CONCAT('creator:', NEW.creator), NEW.id);
+    END IF;
+    IF NEW.category IS NOT NULL THEN
+        INSERT INTO task_label (tenant, label, id) VALUES (NEW.tenant, CONCAT('category:', NEW.category), NEW.id);
+    END IF;
+    IF NEW.schedule_id IS NOT NULL THEN
+        INSERT INTO task_label (tenant, label, id) VALUES (NEW.tenant, CONCAT('schedule:', NEW.schedule_id), NEW.id);
+    END IF;
 END IF;
+
+DROP TRIGGER IF EXISTS task_is_gone;
+CREATE TRIGGER task_is_gone AFTER DELETE ON task FOR EACH ROW BEGIN
+    IF OLD.creator IS NOT NULL THEN
+        DELETE FROM task_label WHERE tenant = OLD.tenant AND label = CONCAT('creator:', OLD.creator) AND id = OLD.id;
+    END IF;
+    IF OLD.category IS NOT NULL THEN
+        DELETE FROM task_label WHERE tenant = OLD.tenant AND label = CONCAT('category:', OLD.category) AND id = OLD.id;
+    END IF;
+    IF OLD.schedule_id IS NOT NULL THEN
+        DELETE FROM task_label WHERE tenant = OLD.tenant AND label = CONCAT('schedule:', OLD.schedule_id) AND id = OLD.id;
+    END IF;
+END;
+
+-- Rows of waiting tasks are never updated: whatever changes leaves and comes again.
+DROP TRIGGER IF EXISTS task_waits;
+CREATE TRIGGER task_waits AFTER INSERT ON task_waiting FOR EACH ROW
+IF @taskwheel_lets_wait IS NULL THEN
+    IF NEW.check_at IS NOT NULL THEN
+        INSERT INTO task_waiting_check (check_at, id) VALUES (NEW.check_at, NEW.id);
+    END IF;
+    IF NEW.category IS NOT NULL THEN
+        INSERT INTO task_waiting_category (category, `rank`, due, id, tenant, type, lane, creator)
+        VALUES (NEW.category, NEW.`rank`, NEW.due, NEW.id, NEW.tenant, NEW.type, NEW.lane, NEW.creator);
+    END IF;
+END IF;
+
+DROP TRIGGER IF EXISTS task_waits_no_longer;
+CREATE TRIGGER task_waits_no_longer AFTER DELETE ON task_waiting FOR EACH ROW BEGIN
+    IF OLD.check_at IS NOT NULL THEN
+        DELETE FROM task_waiting_check WHERE check_at = OLD.check_at AND id = OLD.id;
+    END IF;
+    IF OLD.category IS NOT NULL THEN
+        DELETE FROM task_waiting_category
+        WHERE category = OLD.category AND `rank` = OLD.`rank` AND due = OLD.due AND id = OLD.id;
+    END IF;
+END;
 
 -- Everything about every task, for people: live and finished, the status as a word, times as times.
 CREATE OR REPLACE VIEW task_view AS
