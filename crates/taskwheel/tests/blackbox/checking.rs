@@ -190,6 +190,10 @@ async fn check_names_who_holds_back_dead_rows_of_postgres_and_clocks_that_differ
     let server = OwnServer::start_with(Dialect::Postgres, &["max_prepared_transactions=1"]).await;
     let database = server.url();
     migrate(&database).await;
+    let mut owner = Raw::connect(Dialect::Postgres, &database).await;
+    owner.run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ordinary").await;
+    let ordinary = database.replace("taskwheel:", "ordinary:");
+    assert_eq!(problems(&ordinary).await, [""; 0], "one that may make no tables can use them");
     let mut sleeper = Raw::connect(Dialect::Postgres, &database).await;
     for statement in ["SET application_name = 'sleeper'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
         sleeper.run(statement).await;
@@ -205,7 +209,7 @@ async fn check_names_who_holds_back_dead_rows_of_postgres_and_clocks_that_differ
     for statement in ["SET application_name = 'elsewhere'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
         elsewhere.run(statement).await;
     }
-    let mut hidden = Raw::connect(Dialect::Postgres, &database.replace("taskwheel:", "ordinary:")).await;
+    let mut hidden = Raw::connect(Dialect::Postgres, &ordinary).await;
     for statement in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
         hidden.run(statement).await;
     }
