@@ -128,7 +128,8 @@ class Layout:
             ranks = range(9)
         found = []
         for rank in ranks:
-            force = f" FORCE INDEX ({self.claim_index})" if kind() == "mysql" else ""
+            # Left alone both may take another index, by what they know of the table.
+            force = {"mysql": f" FORCE INDEX ({self.claim_index})", "sqlite": f" INDEXED BY {self.partial_index}"}[kind()]
             found += run(connection, f"""SELECT {columns} FROM {table}{force} WHERE {due.format(rank=rank)}
                 ORDER BY due, id LIMIT {count - len(found)} {lock}""", (lane,)).fetchall()
             if len(found) >= count:
@@ -137,13 +138,14 @@ class Layout:
 
     lock = property(lambda self: "" if kind() == "sqlite" else "FOR UPDATE SKIP LOCKED")
     claim_index = "PRIMARY"
+    partial_index = "waiting_claim"
     waits = None
 
 
 class One(Layout):
     name = "one"
     tables = ["live", "old"]
-    claim_index = "live_claim"
+    claim_index = partial_index = "live_claim"
 
     @property
     def waits(self):
@@ -197,7 +199,9 @@ class Split(Layout):
     def schema(self):
         key = "PRIMARY KEY (lane, rnk, due, id), UNIQUE KEY waiting_id (id)" if kind() == "mysql" else "PRIMARY KEY (id)"
         claim = [] if kind() == "mysql" else ["CREATE INDEX waiting_claim ON waiting (lane, rnk, due, id)"]
-        claim += ["CREATE INDEX waiting_tenant ON waiting (tenant, lane, rnk, due, id)", "CREATE INDEX waiting_status ON waiting (tenant, status, id)"]
+        others, rare = ("", "") if kind() == "mysql" else (" WHERE tenant <> 'default'", " WHERE status <> 1")
+        claim += [f"CREATE INDEX waiting_tenant ON waiting (tenant, lane, rnk, due, id){others}",
+                  f"CREATE INDEX waiting_status ON waiting (tenant, status, id){rare}"]
         return [
             f"CREATE TABLE content (id SERIAL, {self.content})", *self.indexes("content", True, False),
             f"""CREATE TABLE waiting (id BIGINT NOT NULL, tenant NAME NOT NULL, lane NAME NOT NULL, rnk SMALLINT NOT NULL, due BIGINT NOT NULL,

@@ -44,7 +44,7 @@ pub(crate) fn faults(schema: &str, there: impl Fn(&Part<'_>) -> bool) -> Vec<Str
         match part.kind {
             Kind::Table => format!("the table {name} is missing: restore it, with what was in it, from a backup"),
             Kind::Trigger => format!(
-                "the trigger {name} is missing or switched off, so that tasks are stored that no worker finds: switch it on, or make it \
+                "the trigger {name} is missing or switched off, so that tasks may be stored that nobody finds: switch it on, or make it \
                  again with {statement}"
             ),
             Kind::View => format!("the view {name} is missing: make it again with {statement}"),
