@@ -13,6 +13,7 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use taskwheel_model::{ExecId, NewTask, Outcome, RetryPolicy, Status, TaskId, Time};
 
 /// Why a statement failed, by what can be done about it.
@@ -73,7 +74,7 @@ pub(crate) struct Ended {
 /// A task to insert, with all that submit settles.
 #[derive(Clone, Debug)]
 pub(crate) struct Insert {
-    pub task: NewTask,
+    pub task: Arc<NewTask>,
     pub priority: u8,
     pub run_at: Time,
     pub slot: Option<u16>,
@@ -322,8 +323,8 @@ impl Inserted {
     pub(crate) const ANY: Inserted = Inserted { tasks: usize::MAX, bytes: usize::MAX };
     pub(crate) const NOTHING: Inserted = Inserted { tasks: 0, bytes: 0 };
 
-    pub(crate) fn of(tasks: &[NewTask]) -> Inserted {
-        Inserted { tasks: tasks.len(), bytes: tasks.iter().map(Inserted::bytes).sum() }
+    pub(crate) fn of(tasks: &[Arc<NewTask>]) -> Inserted {
+        Inserted { tasks: tasks.len(), bytes: tasks.iter().map(|task| Inserted::bytes(task)).sum() }
     }
 
     /// Of the texts of a task.

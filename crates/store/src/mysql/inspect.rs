@@ -20,19 +20,24 @@ const CONTRADICTIONS: &str = "
 SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
      + (SELECT count(*) FROM task_waiting w JOIN task_history h ON h.id = w.id)
      + (SELECT count(*) FROM task_running r JOIN task_history h ON h.id = r.id)
-     + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.id = t.id)
+     + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.tenant = t.tenant AND w.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))
      + (SELECT count(*) FROM task_label l LEFT JOIN task t ON t.id = l.id AND t.tenant = l.tenant AND l.label IN (
           CONCAT('creator:', t.creator), CONCAT('category:', t.category), CONCAT('schedule:', t.schedule_id))
         WHERE t.id IS NULL)
-     + (SELECT count(*) FROM task_waiting_check c LEFT JOIN task_waiting w ON w.id = c.id AND w.check_at = c.check_at
+     + (SELECT count(*) FROM task_waiting_check c LEFT JOIN task t ON t.id = c.id
+          LEFT JOIN task_waiting w ON w.tenant = t.tenant AND w.id = t.id AND w.check_at = c.check_at
+        WHERE w.id IS NULL)
+     + (SELECT count(*) FROM task_waiting_status s LEFT JOIN task_waiting w
+          ON w.tenant = s.tenant AND w.id = s.id AND w.status = s.status
         WHERE w.id IS NULL)
      + (SELECT count(*) FROM task_waiting_category c LEFT JOIN task_waiting w
-          ON w.id = c.id AND w.category = c.category AND w.lane = c.lane AND w.`rank` = c.`rank` AND w.due = c.due
+          ON w.tenant = c.tenant AND w.id = c.id AND w.category = c.category AND w.lane = c.lane AND w.`rank` = c.`rank` AND w.due = c.due
         WHERE w.id IS NULL)
      + ABS((SELECT count(*) FROM task_label) - (SELECT count(creator) + count(category) + count(schedule_id) FROM task))
      + ABS((SELECT count(*) FROM task_waiting_check) - (SELECT count(check_at) FROM task_waiting))
+     + ABS((SELECT count(*) FROM task_waiting_status) - (SELECT count(*) FROM task_waiting WHERE status <> 1))
      + ABS((SELECT count(*) FROM task_waiting_category) - (SELECT count(category) FROM task_waiting))";
 
 pub(super) async fn inspect(connection: &mut MySqlConnection, now: Time) -> Attempted<Inspection> {

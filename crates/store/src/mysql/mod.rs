@@ -21,7 +21,7 @@ use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
 use crate::session::{Attempted, Fault, Inserted, Session};
 use crate::task::Submitted;
-use crate::verb::{SqlStore, Types, submit_on as submit_in, types, undone};
+use crate::verb::{SqlStore, Types, shared, submit_on as submit_in, types, undone};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use session::MySqlSession;
@@ -102,7 +102,7 @@ pub async fn submit_on(connection: &mut MySqlConnection, tasks: &[NewTask]) -> R
         let (now, ids) = read_clock(connection, "").await?;
         let mut session = MySqlSession::new(connection, now, ids, Within::Theirs);
         let types = Types::new(types::all(&mut session).await?);
-        submit_in(&mut session, tasks, &types).await
+        submit_in(&mut session, &shared(tasks), &types).await
     };
     work.await.map_err(undone)
 }

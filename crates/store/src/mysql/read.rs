@@ -34,8 +34,8 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload, t.priority,
   COALESCE(r.lease_until, GREATEST(r.started_at, IF(r.named = 1, COALESCE(k.seen_at, 0), 0)) + 3 * r.heartbeat_ms) AS lease_until,
   h.outcome, COALESCE(w.updated_at, r.updated_at, h.updated_at) AS updated_at";
 
-const SHOW: &str = " FROM task t LEFT JOIN task_waiting w ON w.id = t.id LEFT JOIN task_running r ON r.id = t.id
-LEFT JOIN task_history h ON h.id = t.id LEFT JOIN task_worker k ON k.worker_id = r.worker_id WHERE t.id = ?";
+const SHOW: &str = " FROM task t LEFT JOIN task_waiting w ON w.tenant = t.tenant AND w.id = t.id
+LEFT JOIN task_running r ON r.id = t.id LEFT JOIN task_history h ON h.id = t.id LEFT JOIN task_worker k ON k.worker_id = r.worker_id WHERE t.id = ?";
 
 const ATTEMPTS: &str = "
 SELECT round, attempt, exec_id, host, worker_id, started_at, finished_at, outcome, error

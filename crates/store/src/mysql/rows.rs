@@ -31,7 +31,8 @@ const LOCK_HISTORY: &str =
 const FIND_WAITING: &str = concat!(
     "SELECT w.lane, w.`rank`, w.due, w.id FROM ",
     ids!(),
-    "task_waiting w FORCE INDEX (task_waiting_id) ON w.id = n.id"
+    "task t FORCE INDEX (PRIMARY) ON t.id = n.id
+     STRAIGHT_JOIN task_waiting w FORCE INDEX (task_waiting_id) ON w.tenant = t.tenant AND w.id = t.id"
 );
 const LOCK_WAITING: &str = concat!("SELECT w.* FROM ", keys_join_waiting!(), " FOR UPDATE");
 const CONTENT: &str = concat!(

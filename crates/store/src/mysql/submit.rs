@@ -391,7 +391,7 @@ mod tests {
             root_id: None,
             context: Some(context),
         });
-        Insert { task, priority: 1, run_at: Time(0), slot: None, created_at: Time(0), origin }
+        Insert { task: task.into(), priority: 1, run_at: Time(0), slot: None, created_at: Time(0), origin }
     }
 
     /// Every letter of a text that is no plain letter comes as two digits for each of its bytes.

@@ -130,7 +130,7 @@ impl Query {
         self.candidates(&mut writer, self.scan_max());
         writer.push(self.whole_rows());
         writer.push(
-            " LEFT JOIN task_waiting w ON w.id = t.id LEFT JOIN task_running r ON r.id = t.id \
+            " LEFT JOIN task_waiting w ON w.id = t.id AND w.tenant = t.tenant LEFT JOIN task_running r ON r.id = t.id \
              LEFT JOIN task_history h ON h.id = t.id",
         );
         writer.push(joins);
@@ -292,6 +292,10 @@ impl Query {
             _ if label.is_some() => "task_label",
             Driver::Task(_) | Driver::RunAtRange => "task",
             Driver::Status(Status::Executing) | Driver::RunningHost(_) => "task_running",
+            // MySQL and MariaDB have no partial indexes: what is not New is found by a table.
+            Driver::Status(Status::Completed | Status::Error | Status::Pending) if self.dialect == Dialect::Mysql => {
+                "task_waiting_status"
+            }
             Driver::Status(status) if status.is_live() => "task_waiting",
             Driver::Status(_) | Driver::HistoryHost(_) => "task_history",
         };
@@ -352,9 +356,10 @@ impl Query {
             Driver::Task(Some(("type", _))) => "task_by_type",
             Driver::Task(Some(("task_key", _))) => "task_by_key",
             Driver::Task(Some(("creator" | "category" | "schedule_id", _))) => "PRIMARY",
+            Driver::Status(Status::New) => "task_waiting_id",
             Driver::RunAtRange => "task_by_run_at",
             Driver::Status(Status::Executing) | Driver::RunningHost(_) | Driver::Task(Some(_)) => return,
-            Driver::Status(status) if status.is_live() => "task_waiting_by_status",
+            Driver::Status(status) if status.is_live() => "PRIMARY",
             Driver::Status(_) => "task_history_by_status",
             Driver::HistoryHost(_) => "task_history_by_host",
         };

@@ -26,7 +26,7 @@ mod workers;
 use crate::options::{Dialect, Options};
 use crate::session::{Attempted, Database, Fault, Inserted, Repeat, Session, Work};
 use crate::task::Submitted;
-use crate::verb::{Plan, SqlStore, Types, types, undone, unique_keys};
+use crate::verb::{Plan, SqlStore, Types, shared, types, undone, unique_keys};
 use crate::{Result, Store, StoreError};
 use async_trait::async_trait;
 use rusqlite::config::DbConfig;
@@ -104,9 +104,10 @@ fn submit_inside(connection: &Connection, tasks: &[NewTask]) -> Attempted<Vec<Su
     let (query, kinds) = types::query();
     let types = plain::rows(connection, &query, &kinds)?.into_iter().map(types::read).collect::<Attempted<_>>()?;
     let types = Types::new(types);
-    let keys = unique_keys(tasks);
+    let tasks = shared(tasks);
+    let keys = unique_keys(&tasks);
     let live = submit::live_unique(connection, &keys)?;
-    let plan = Plan::of(tasks, &keys, live, &types, now);
+    let plan = Plan::of(&tasks, &keys, live, &types, now);
     let ids = submit::insert(connection, &plan.inserts)?;
     Ok(plan.answers(&ids))
 }

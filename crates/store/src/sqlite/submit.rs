@@ -147,8 +147,14 @@ mod tests {
             user.execute_batch(EMPTY).unwrap();
             user.execute_batch("UPDATE sqlite_sequence SET seq = seq - 1").unwrap();
             let (run_at, created_at) = (Time(created_at), Time(created_at));
-            let insert =
-                Insert { priority: task.priority.unwrap_or(1), run_at, slot: None, created_at, task, origin: None };
+            let insert = Insert {
+                priority: task.priority.unwrap_or(1),
+                run_at,
+                slot: None,
+                created_at,
+                task: task.into(),
+                origin: None,
+            };
             insert_whole(&writer, &[insert]).unwrap();
             assert_eq!(all(), by_triggers);
             user.execute_batch(EMPTY).unwrap();

@@ -4,11 +4,12 @@
 use crate::session::{Attempted, Session};
 use crate::worker::{ClaimRequest, Report};
 use std::borrow::Cow;
+use std::sync::Arc;
 use taskwheel_model::NewTask;
 
 #[cfg(not(feature = "faults"))]
 mod rules {
-    use super::{Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+    use super::{Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session};
 
     #[inline(always)]
     pub(in crate::verb) fn is_sound() -> bool {
@@ -16,7 +17,7 @@ mod rules {
     }
 
     #[inline(always)]
-    pub(in crate::verb) fn tasks(tasks: Vec<NewTask>) -> Vec<NewTask> {
+    pub(in crate::verb) fn tasks(tasks: Vec<Arc<NewTask>>) -> Vec<Arc<NewTask>> {
         tasks
     }
 
@@ -39,7 +40,7 @@ mod rules {
 
 #[cfg(feature = "faults")]
 mod rules {
-    use super::{Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+    use super::{Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session};
     use crate::faults::{Rule, is_broken, now_and_then};
     use crate::plain::plain;
     use crate::verb::renew::load;
@@ -51,8 +52,8 @@ mod rules {
     }
 
     /// Keys that are told apart, and no maximum of attempts.
-    pub(in crate::verb) fn tasks(mut tasks: Vec<NewTask>) -> Vec<NewTask> {
-        for task in &mut tasks {
+    pub(in crate::verb) fn tasks(mut tasks: Vec<Arc<NewTask>>) -> Vec<Arc<NewTask>> {
+        for task in tasks.iter_mut().map(Arc::make_mut) {
             if is_broken(Rule::Unique) {
                 task.unique_key = task.unique_key.take().map(|key| format!("{key} {}", uuid::Uuid::new_v4()));
             }

@@ -55,7 +55,7 @@ impl<D: Database> Core<D> {
     }
 
     /// Submits tasks; with each answer comes the time at which its task was created.
-    pub(super) async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<(Submitted, Time)>> {
+    pub(super) async fn submit(&self, tasks: Vec<Arc<NewTask>>) -> Result<Vec<(Submitted, Time)>> {
         let tasks = Arc::new(broken::tasks(tasks));
         let (memory, input) = (self.memory.clone(), tasks.clone());
         let size = Inserted::of(&tasks);
@@ -79,7 +79,7 @@ impl<D: Database> Core<D> {
     /// where there would be two.
     pub(super) async fn hand_over(
         &self,
-        task: NewTask,
+        task: Arc<NewTask>,
         request: &ClaimRequest,
     ) -> Result<((Submitted, Time), Vec<ClaimedTask>)> {
         let tasks = Arc::new(broken::tasks(vec![task]));

@@ -7,6 +7,7 @@ use super::watermark::LaneDue;
 use crate::plain::{Column, Kind, Plain, Row, plain, row};
 use crate::session::{Attempted, Insert, Origin, Session};
 use crate::worker::{Context, Worker};
+use std::sync::Arc;
 use taskwheel_model::schedule::{Log, Overlap, Shards};
 use taskwheel_model::{Definition, NewTask, RunStatus, Status, TaskId, Time, limits};
 
@@ -180,7 +181,7 @@ impl Launch {
 
     /// Adds a task of a run, with its place in it.
     pub(super) fn add(&mut self, task: NewTask, origin: Origin, seat: Seat, at: &Moment<'_>) {
-        self.inserts.push(Insert { origin: Some(origin), ..settle(&task, at.types, at.now) });
+        self.inserts.push(Insert { origin: Some(origin), ..settle(Arc::new(task), at.types, at.now) });
         self.places.push(seat);
     }
 

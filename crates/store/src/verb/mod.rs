@@ -30,7 +30,7 @@ mod watch;
 mod watermark;
 mod workers;
 
-pub(crate) use submit::{Plan, submit_on, undone, unique_keys};
+pub(crate) use submit::{Plan, shared, submit_on, undone, unique_keys};
 pub(crate) use types::Types;
 
 use self::core::Core;
@@ -75,7 +75,7 @@ pub(crate) struct SqlStore<D> {
 }
 
 /// A task to submit, and a claim that waits for it.
-type Submission = (NewTask, Option<Arc<ClaimRequest>>);
+type Submission = (Arc<NewTask>, Option<Arc<ClaimRequest>>);
 /// What was answered, when, and what the claim that waited was handed.
 type Stored = (Submitted, Time, Vec<ClaimedTask>);
 
@@ -138,11 +138,12 @@ impl<D: Database> Store for SqlStore<D> {
         for (index, task) in tasks.iter().enumerate() {
             task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
         }
+        let tasks = tasks.into_iter().map(Arc::new);
         if tasks.len() >= COALESCED_ITEMS_MAX {
-            let submitted = self.core.submit(tasks).await?;
+            let submitted = self.core.submit(tasks.collect()).await?;
             return Ok(submitted.into_iter().map(|(submitted, _)| submitted).collect());
         }
-        let stored = self.submits.call(tasks.into_iter().map(|task| (task, None)).collect()).await?;
+        let stored = self.submits.call(tasks.map(|task| (task, None)).collect()).await?;
         Ok(stored.into_iter().map(|(submitted, ..)| submitted).collect())
     }
 
@@ -155,6 +156,7 @@ impl<D: Database> Store for SqlStore<D> {
         if let Some(request) = &waits {
             check_each(std::slice::from_ref(&**request), ClaimRequest::validate)?;
         }
+        let task = Arc::new(task);
         let mut answers = self.submits.call(vec![(task.clone(), waits)]).await?;
         let Some((submitted, at, claimed)) = answers.pop() else {
             return Err(StoreError::Database("a task was not stored".into()));
@@ -167,7 +169,7 @@ impl<D: Database> Store for SqlStore<D> {
         field::name(submit::IDEMPOTENCY_KEY, &key, limits::KEY_CHARS_MAX)?;
         task.validate().map_err(|errors| StoreError::Invalid { index: 0, errors })?;
         let task_type = task.task_type.clone();
-        let input = (self.core.memory.clone(), key, task);
+        let input = (self.core.memory.clone(), key, Arc::new(task));
         // A second try finds the first one's answer.
         let work = self.core.change("submit_once", Repeat::Harmless, input, |session, input| {
             Box::pin(async move {

@@ -125,7 +125,7 @@ async fn steps(session: &mut dyn Session, runs: impl Iterator<Item = i64>) -> At
         let find =
             plain(columns).and(" 0 * s.task_id + COALESCE(w.status, r.status, h.status), t.type, t.parent_id FROM ");
         let find = find.rows(IDS, ids.clone()).and(table).and(
-            " LEFT JOIN task t ON t.id = s.task_id LEFT JOIN task_waiting w ON w.id = s.task_id
+            " LEFT JOIN task t ON t.id = s.task_id LEFT JOIN task_waiting w ON w.id = t.id AND w.tenant = t.tenant
               LEFT JOIN task_running r ON r.id = s.task_id LEFT JOIN task_history h ON h.id = s.task_id
               ORDER BY s.task_id LIMIT ?",
         );

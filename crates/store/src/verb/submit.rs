@@ -6,6 +6,7 @@ use crate::plain::{Kind, plain};
 use crate::session::{Attempted, Fault, Insert, Session};
 use crate::task::{Submitted, Task};
 use std::collections::HashMap;
+use std::sync::Arc;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{FieldError, NewTask, Slot, Status, TaskId, Time, limits};
 
@@ -16,7 +17,7 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// the batch with the same key the first is inserted.
 pub(crate) async fn submit_on(
     session: &mut dyn Session,
-    tasks: &[NewTask],
+    tasks: &[Arc<NewTask>],
     types: &Types,
 ) -> Attempted<Vec<Submitted>> {
     let keys = unique_keys(tasks);
@@ -24,6 +25,11 @@ pub(crate) async fn submit_on(
     let plan = Plan::of(tasks, &keys, live, types, session.now());
     let ids = session.insert(&plan.inserts).await?;
     Ok(plan.answers(&ids))
+}
+
+/// Tasks of a caller who keeps them.
+pub(crate) fn shared(tasks: &[NewTask]) -> Vec<Arc<NewTask>> {
+    tasks.iter().cloned().map(Arc::new).collect()
 }
 
 /// Why a submit on somebody's own connection failed. Nobody has looked before whether the tables are there.
@@ -44,7 +50,7 @@ fn is_missing(text: &str) -> bool {
 pub(super) async fn submit_once(
     session: &mut dyn Session,
     key: &str,
-    task: &NewTask,
+    task: &Arc<NewTask>,
     types: &Types,
 ) -> Attempted<(Submitted, bool)> {
     let call = Call { tenant: &task.tenant, key, fingerprint: task.fingerprint() };
@@ -108,8 +114,8 @@ async fn remember(session: &mut dyn Session, call: &Call<'_>, answer: Submitted)
 }
 
 /// The unique keys of tasks that have one, as (tenant, type, key).
-pub(crate) fn unique_keys(tasks: &[NewTask]) -> Vec<(&str, &str, &str)> {
-    tasks.iter().filter_map(unique).collect()
+pub(crate) fn unique_keys(tasks: &[Arc<NewTask>]) -> Vec<(&str, &str, &str)> {
+    tasks.iter().filter_map(|task| unique(task)).collect()
 }
 
 /// What a submit does, once it is known which unique keys are live.
@@ -122,7 +128,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn of(
-        tasks: &[NewTask],
+        tasks: &[Arc<NewTask>],
         keys: &[(&str, &str, &str)],
         live: Vec<Option<TaskId>>,
         types: &Types,
@@ -139,7 +145,7 @@ impl Plan {
                 if let Some(key) = unique(task) {
                     known.insert(key, Holder::Batch(inserts.len()));
                 }
-                inserts.push(settle(task, types, now));
+                inserts.push(settle(task.clone(), types, now));
             }
         }
         Plan { inserts, holders }
@@ -168,21 +174,22 @@ fn unique(task: &NewTask) -> Option<(&str, &str, &str)> {
     task.unique_key.as_deref().map(|key| (task.tenant.as_str(), task.task_type.as_str(), key))
 }
 
-pub(super) fn settle(task: &NewTask, types: &Types, now: Time) -> Insert {
+pub(super) fn settle(task: Arc<NewTask>, types: &Types, now: Time) -> Insert {
     let of_type = types.settings(&task.task_type).and_then(|settings| settings.priority);
     Insert {
         priority: task.priority.or(of_type).unwrap_or(limits::PRIORITY_MIN),
-        run_at: due(task, now),
+        run_at: due(&task, now),
         slot: task.route_key.as_deref().map(|key| Slot::of_route_key(key).get()),
         created_at: now,
-        task: task.clone(),
+        task,
         origin: None,
     }
 }
 
 /// A task as it is shown when it has just been stored.
-pub(super) fn shown(task: NewTask, id: TaskId, created_at: Time, types: &Types) -> Task {
-    let Insert { task, priority, run_at, slot, .. } = settle(&task, types, created_at);
+pub(super) fn shown(task: Arc<NewTask>, id: TaskId, created_at: Time, types: &Types) -> Task {
+    let Insert { task, priority, run_at, slot, .. } = settle(task, types, created_at);
+    let task = Arc::unwrap_or_clone(task);
     let settings = types.settings(&task.task_type);
     let shown = Task {
         id,

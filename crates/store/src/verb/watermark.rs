@@ -11,7 +11,7 @@
 
 use crate::session::{PickLane, Picked};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::{NewTask, Time};
 
@@ -140,7 +140,7 @@ impl LaneDue {
     }
 
     /// The earliest due time of each lane and rank among tasks to be submitted.
-    pub(super) fn of(tasks: &[NewTask], now: Time) -> Vec<LaneDue> {
+    pub(super) fn of(tasks: &[Arc<NewTask>], now: Time) -> Vec<LaneDue> {
         let mut earliest = HashMap::new();
         for task in tasks {
             let due = super::submit::due(task, now);

@@ -1,7 +1,7 @@
 //! Actions of people: what each does in each of the nine statuses.
 
 use crate::facts;
-use crate::support::{Platform, due_in, task};
+use crate::support::{Dialect, Platform, due_in, task};
 use taskwheel_model::{NewTask, Outcome, Status, TaskId, TypeSettings};
 use taskwheel_store::people::Acted::{Changed, Conflict, Unchanged};
 use taskwheel_store::people::{Acted, Action, Edit};
@@ -42,7 +42,12 @@ async fn in_status(platform: &Platform, status: Status) -> TaskId {
             // No type can owe a callback yet, so a task is put there by hand.
             let id = platform.submit(waiting).await;
             let sql = format!("UPDATE task_waiting SET status = {}, lane = '' WHERE id = {id}", status.code());
-            assert_eq!(platform.raw().await.run(&sql).await, 1);
+            let mut raw = platform.raw().await;
+            assert_eq!(raw.run(&sql).await, 1);
+            if platform.dialect() == Dialect::Mysql {
+                let sql = "INSERT INTO task_waiting_status SELECT tenant, status, id FROM task_waiting WHERE id = ";
+                assert_eq!(raw.run(&format!("{sql}{id}")).await, 1);
+            }
             id
         }
     };

@@ -149,7 +149,7 @@ fn labelled(platform: &Platform) -> NewTask {
 /// Tables in which only MySQL and MariaDB keep what a task is found by.
 fn beside(platform: &Platform) -> &'static [&'static str] {
     match platform.dialect() {
-        Dialect::Mysql => &["task_label", "task_waiting_check", "task_waiting_category"],
+        Dialect::Mysql => &["task_label", "task_waiting_check", "task_waiting_status", "task_waiting_category"],
         Dialect::Sqlite | Dialect::Postgres => &[],
     }
 }
@@ -181,6 +181,11 @@ async fn what_tasks_are_found_by_is_kept_as_long_as_it_is_true(platform: &Platfo
     assert_eq!(platform.claim_for(letters).await.len(), 1, "what is given back is found again");
     platform.finish(&claimed[1], Outcome::Success).await;
     assert_eq!(found("ann").await.len(), 4, "finished or not");
+    platform.finish(&claimed[2], Outcome::Error).await;
+    let filter = Filter { statuses: vec![Status::Error], ..Filter::default() };
+    let tenant = Some(NewTask::TENANT_DEFAULT.into());
+    let failing = platform.walk(Listing { filter, tenant, limit: 3, ..Listing::default() }).await;
+    assert_eq!(failing.iter().map(|task| task.id).collect::<Vec<_>>(), [claimed[2].id]);
 }
 
 async fn what_has_changed_since_it_was_seen_is_not_purged(platform: &Platform) {

@@ -75,9 +75,8 @@ CREATE TABLE IF NOT EXISTS task_waiting (
     check_at     BIGINT,
     updated_at   BIGINT NOT NULL,
     PRIMARY KEY (lane, `rank`, due, id),
-    UNIQUE KEY task_waiting_id (id),
-    KEY task_waiting_claim_tenant (tenant, lane, `rank`, due, id),
-    KEY task_waiting_by_status (tenant, status, id)
+    UNIQUE KEY task_waiting_id (tenant, id),
+    KEY task_waiting_claim_tenant (tenant, lane, `rank`, due, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- There are no partial indexes here: an index has an entry for each NULL too, which costs every insert as much as any other. So what
@@ -96,6 +95,14 @@ CREATE TABLE IF NOT EXISTS task_waiting_check (
     check_at BIGINT NOT NULL,
     id       BIGINT NOT NULL,
     PRIMARY KEY (check_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
+
+-- Waiting tasks that are not New.
+CREATE TABLE IF NOT EXISTS task_waiting_status (
+    tenant VARCHAR(64) NOT NULL,
+    status SMALLINT NOT NULL,
+    id     BIGINT NOT NULL,
+    PRIMARY KEY (tenant, status, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
 -- Waiting tasks that name a category, with what claims ask of them.
@@ -413,6 +420,9 @@ IF @taskwheel_lets_wait IS NULL THEN
     IF NEW.check_at IS NOT NULL THEN
         INSERT INTO task_waiting_check (check_at, id) VALUES (NEW.check_at, NEW.id);
     END IF;
+    IF NEW.status <> 1 THEN
+        INSERT INTO task_waiting_status (tenant, status, id) VALUES (NEW.tenant, NEW.status, NEW.id);
+    END IF;
     IF NEW.category IS NOT NULL THEN
         INSERT INTO task_waiting_category (category, `rank`, due, id, tenant, type, lane, creator)
         VALUES (NEW.category, NEW.`rank`, NEW.due, NEW.id, NEW.tenant, NEW.type, NEW.lane, NEW.creator);
@@ -423,6 +433,9 @@ DROP TRIGGER IF EXISTS task_waits_no_longer;
 CREATE TRIGGER task_waits_no_longer AFTER DELETE ON task_waiting FOR EACH ROW BEGIN
     IF OLD.check_at IS NOT NULL THEN
         DELETE FROM task_waiting_check WHERE check_at = OLD.check_at AND id = OLD.id;
+    END IF;
+    IF OLD.status <> 1 THEN
+        DELETE FROM task_waiting_status WHERE tenant = OLD.tenant AND status = OLD.status AND id = OLD.id;
     END IF;
     IF OLD.category IS NOT NULL THEN
         DELETE FROM task_waiting_category
@@ -458,7 +471,7 @@ SELECT t.id, t.tenant, t.type, t.task_key, t.payload,
            CAST('1970-01-01' AS DATETIME(3))) AS updated_at,
        t.remark, t.schedule_id, t.run_id, t.parent_id, t.root_id, t.token_id, t.trace_parent, t.context
 FROM task t
-LEFT JOIN task_waiting w ON w.id = t.id
+LEFT JOIN task_waiting w ON w.tenant = t.tenant AND w.id = t.id
 LEFT JOIN task_running r ON r.id = t.id
 LEFT JOIN task_history h ON h.id = t.id
 LEFT JOIN task_worker k ON k.worker_id = r.worker_id;
