@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
 use taskwheel_model::submit::RunAt;
-use taskwheel_model::{RetryPolicy, Time};
+use taskwheel_model::{RetryPolicy, Time, trace_parent};
 
 /// A task to submit. What is not given is as its type says.
 ///
@@ -126,7 +126,7 @@ impl NewTask {
     /// [`TaskContext::trace_parent`](crate::TaskContext::trace_parent). The tasks of a batch have the same one. A text
     /// that is none is ignored, as by a server: a caller's odd header is no reason not to do the work.
     pub fn trace_parent(mut self, trace: impl Into<String>) -> NewTask {
-        self.task.trace_parent = Some(trace.into()).filter(|trace| is_trace(trace));
+        self.task.trace_parent = trace_parent(&trace.into());
         self
     }
 
@@ -154,13 +154,6 @@ impl NewTask {
         }
         if bad.is_empty() { Ok(good) } else { Err(Error::Invalid(bad)) }
     }
-}
-
-/// Whether it is version 00 of the header: `00-`, 32 hex digits, 16, and 2.
-fn is_trace(text: &str) -> bool {
-    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let parts = || text.split('-');
-    text.starts_with("00-") && parts().map(str::len).eq([2, 32, 16, 2]) && parts().all(is_hex)
 }
 
 /// A duration as the platform counts them; what is beyond all of them stays too long, so that it is refused by its name.

@@ -20,6 +20,7 @@ pub mod status;
 pub mod submit;
 pub mod time;
 pub mod timer;
+pub mod trace;
 pub mod zone;
 
 pub use access::{Role, Scope};
@@ -36,3 +37,4 @@ pub use status::Status;
 pub use submit::NewTask;
 pub use time::Time;
 pub use timer::{Misfire, MisfirePolicy, Rhythm, Timer, TimerSpec};
+pub use trace::trace_parent;
