@@ -70,6 +70,12 @@ impl Outcome {
     pub const fn is_reportable(self) -> bool {
         !matches!(self, Outcome::Timeout | Outcome::Lost | Outcome::Cancelled)
     }
+
+    /// Whether the error that a task shows may be of an execution that ended so; otherwise it is of an earlier one.
+    #[must_use]
+    pub const fn has_error(self) -> bool {
+        !matches!(self, Outcome::Success | Outcome::Completed | Outcome::Cancelled)
+    }
 }
 
 #[cfg(test)]

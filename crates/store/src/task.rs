@@ -63,9 +63,7 @@ impl Task {
             started_at: self.started_at?,
             finished_at: self.finished_at,
             outcome,
-            error: self.error_info.clone().filter(|_| {
-                !matches!(outcome, None | Some(Outcome::Success | Outcome::Completed | Outcome::Cancelled))
-            }),
+            error: self.error_info.clone().filter(|_| outcome.is_some_and(Outcome::has_error)),
         })
     }
 

@@ -8,90 +8,99 @@ use crate::session::Attempted;
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
+use std::collections::HashMap;
 use taskwheel_model::{ExecId, Outcome, TaskId, Time};
 
 /// How often a task is looked for that moves from table to table while it is looked for.
 const LOOKS_MAX: usize = 10;
 
-macro_rules! content {
-    () => {
-        "t.id, t.type, t.category AS task_category, t.creator AS task_creator, t.unique_key AS task_unique_key,
-         t.run_id AS task_run_id, t.priority,
-         (date_part('epoch', t.run_at) * 1000)::bigint AS task_run_at,
-         (date_part('epoch', t.expire_at) * 1000)::bigint AS task_expire_at,
-         t.max_attempts, t.retry::text AS task_retry, t.timeout_ms, t.remark"
-    };
-}
-
-const LOAD_WAITING: &str = concat!(
-    "SELECT w.*, ",
-    content!(),
-    ", NULL::bigint AS seen_at FROM task_waiting w CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = w.id OFFSET 0) t
-     WHERE w.id = ANY($1) ORDER BY w.id FOR UPDATE OF w"
-);
-const LOAD_RUNNING: &str = concat!(
-    "SELECT r.*, ",
-    content!(),
-    ", k.seen_at FROM task_running r CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = r.id OFFSET 0) t
-     LEFT JOIN task_worker k ON k.worker_id = r.worker_id WHERE r.id = ANY($1) ORDER BY r.id FOR UPDATE OF r"
-);
-const LOAD_HISTORY: &str = concat!(
-    "SELECT h.*, ",
-    content!(),
-    ", NULL::bigint AS seen_at FROM task_history h CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = h.id OFFSET 0) t
-     WHERE h.id = ANY($1) ORDER BY h.id FOR UPDATE OF h"
-);
+const LOCK_WAITING: &str = "SELECT * FROM task_waiting WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+const LOCK_RUNNING: &str = "SELECT * FROM task_running WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+const LOCK_HISTORY: &str = "SELECT * FROM task_history WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 const KNOWN: &str = "SELECT id FROM task WHERE id = ANY($1)";
+/// Read once the rows are locked: a statement that waits for a lock sees all other rows as they were before it waited, and what
+/// somebody just changed would be written back as it was.
+const CONTENTS: &str = "
+SELECT t.id, t.type, t.category, t.creator, t.unique_key, t.run_id, t.priority,
+       (date_part('epoch', t.run_at) * 1000)::bigint AS run_at, (date_part('epoch', t.expire_at) * 1000)::bigint AS expire_at,
+       t.max_attempts, t.retry::text AS retry, t.timeout_ms, t.remark, k.seen_at
+FROM unnest($1::bigint[], $2::text[]) AS n(id, worker_id)
+CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = n.id OFFSET 0) t
+LEFT JOIN task_worker k ON k.worker_id = n.worker_id";
 
 /// Locks tasks wherever they are. A task that another transaction is just moving is waited for and then found in its new
 /// place, which may be one that was looked at before: hence the repetition while a known task is in none.
 pub(super) async fn load(connection: &mut PgConnection, ids: &[TaskId]) -> Attempted<Vec<Record>> {
     let mut missing: Vec<i64> = ids.iter().map(|id| id.0).collect();
-    let mut records = Vec::with_capacity(ids.len());
+    let mut places = HashMap::with_capacity(ids.len());
     for _ in 0..LOOKS_MAX {
         for (sql, read) in [
-            (LOAD_RUNNING, running as fn(&PgRow) -> sqlx::Result<Place>),
-            (LOAD_WAITING, waiting),
-            (LOAD_HISTORY, history),
+            (LOCK_RUNNING, running as fn(&PgRow) -> sqlx::Result<Place>),
+            (LOCK_WAITING, waiting),
+            (LOCK_HISTORY, history),
         ] {
             if missing.is_empty() {
                 break;
             }
             for row in sqlx::query(sql).bind(&missing).fetch_all(&mut *connection).await.map_err(fault)? {
-                let place = read(&row).map_err(fault)?;
-                records.push(record(&row, place).map_err(fault)?);
+                places.insert(row.try_get::<i64, _>("id").map_err(fault)?, read(&row).map_err(fault)?);
             }
-            missing.retain(|id| !records.iter().any(|record: &Record| record.id().0 == *id));
+            missing.retain(|id| !places.contains_key(id));
         }
         if !missing.is_empty() {
             let known = sqlx::query(KNOWN).bind(&missing).fetch_all(&mut *connection).await.map_err(fault)?;
             missing = known.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>().map_err(fault)?;
         }
         if missing.is_empty() {
-            records.sort_unstable_by_key(Record::id);
-            return Ok(records);
+            return contents(connection, places).await;
         }
     }
     Err(StoreError::Database(format!("task {} is in no table, or never stays in one", missing[0])).into())
 }
 
+/// The tasks in their places, by id.
+async fn contents(connection: &mut PgConnection, mut places: HashMap<i64, Place>) -> Attempted<Vec<Record>> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let worker = |place: &Place| match place {
+        Place::Live(row) => row.worker_id.clone(),
+        Place::History(_) => None,
+    };
+    let (ids, workers): (Vec<i64>, Vec<Option<String>>) = places.iter().map(|(id, place)| (*id, worker(place))).unzip();
+    let rows = sqlx::query(CONTENTS).bind(ids).bind(workers).fetch_all(connection).await.map_err(fault)?;
+    let mut records = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if let Some(place) = places.remove(&row.try_get("id").map_err(fault)?) {
+            records.push(record(row, place).map_err(fault)?);
+        }
+    }
+    records.sort_unstable_by_key(Record::id);
+    Ok(records)
+}
+
 fn record(row: &PgRow, place: Place) -> sqlx::Result<Record> {
+    let run_id = row.try_get("run_id")?;
+    let place = match place {
+        Place::History(history) => Place::History(HistoryRow { run_id, ..history }),
+        live @ Place::Live(_) => live,
+    };
     Ok(Record {
         content: ContentRow {
             id: TaskId(row.try_get("id")?),
             priority: u8::try_from(row.try_get::<i16, _>("priority")?).unwrap_or(1),
-            run_at: Time(row.try_get("task_run_at")?),
-            expire_at: time(row, "task_expire_at")?,
+            run_at: Time(row.try_get("run_at")?),
+            expire_at: time(row, "expire_at")?,
             max_attempts: row.try_get("max_attempts")?,
-            retry: row.try_get("task_retry")?,
+            retry: row.try_get("retry")?,
             timeout_ms: row.try_get("timeout_ms")?,
             remark: row.try_get("remark")?,
         },
         task_type: row.try_get("type")?,
-        category: row.try_get("task_category")?,
-        creator: row.try_get("task_creator")?,
-        unique_key: row.try_get("task_unique_key")?,
-        run_id: row.try_get("task_run_id")?,
+        category: row.try_get("category")?,
+        creator: row.try_get("creator")?,
+        unique_key: row.try_get("unique_key")?,
+        run_id,
         place,
         worker_seen_at: time(row, "seen_at")?,
     })
@@ -162,7 +171,7 @@ fn history(row: &PgRow) -> sqlx::Result<Place> {
     Ok(Place::History(HistoryRow {
         id: TaskId(row.try_get("id")?),
         tenant: row.try_get("tenant")?,
-        run_id: row.try_get("task_run_id")?,
+        run_id: None,
         status: row.try_get("status")?,
         round: count(row, "round")?,
         attempts: count(row, "attempts")?,
@@ -196,11 +205,36 @@ const KEEP_RUNNING: &str = "
 UPDATE task_running r SET rank = n.rank, due = n.due, expire_at = n.expire_at, named = n.named,
   lease_until = n.lease_until, check_at = n.check_at, checkpoint = n.checkpoint, progress = n.progress, updated_at = n.updated_at
 FROM json_populate_recordset(NULL::task_running, $1::json) n WHERE r.id = n.id AND r.exec_id = n.exec_id";
-const ENTER_WAITING: &str =
-    "INSERT INTO task_waiting SELECT * FROM json_populate_recordset(NULL::task_waiting, $1::json)";
-const ENTER_HISTORY: &str =
-    "INSERT INTO task_history SELECT * FROM json_populate_recordset(NULL::task_history, $1::json)";
-const LOG: &str = "INSERT INTO task_attempt SELECT * FROM json_populate_recordset(NULL::task_attempt, $1::json)";
+/// Inserts rows that come as one JSON array. The columns are named: those that a later version adds get their defaults.
+macro_rules! enter {
+    ($table:literal, $columns:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (",
+            $columns,
+            ") SELECT ",
+            $columns,
+            " FROM json_populate_recordset(NULL::",
+            $table,
+            ", $1::json)"
+        )
+    };
+}
+const ENTER_WAITING: &str = enter!(
+    "task_waiting",
+    "id, tenant, type, lane, rank, due, status, round, attempts, error_count, error_info, checkpoint, progress, result, expire_at,
+     category, creator, unique_key, run_id, affinity, hold_exec_id, hold_until, check_at, updated_at"
+);
+const ENTER_HISTORY: &str = enter!(
+    "task_history",
+    "id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result, affinity, hold_until, exec_id,
+     worker_id, host, started_at, outcome, finished_at, updated_at"
+);
+const LOG: &str = enter!(
+    "task_attempt",
+    "task_id, exec_id, round, attempt, host, worker_id, started_at, finished_at, outcome, error"
+);
 const CONTENT: &str = "
 UPDATE task t SET priority = n.priority, run_at = to_timestamp(n.run_at / 1000.0),
   expire_at = to_timestamp(n.expire_at / 1000.0), max_attempts = n.max_attempts, retry = n.retry::json,

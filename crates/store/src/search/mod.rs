@@ -93,6 +93,9 @@ impl Sort {
     }
 }
 
+/// A plain INSERT may say that a task was due long before 1970, as far back as all databases reckon.
+const RUN_AT_MIN: i64 = -(1 << 47);
+
 /// Where a page ended. Opaque to everybody else; it stays valid while tasks come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -117,9 +120,14 @@ impl FromStr for Cursor {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Cursor, FieldError> {
-        let number = |text: &str| i64::from_str_radix(text, 16).ok().filter(|number| (0..1 << 53).contains(number));
+        let number = |text: &str, least: i64| {
+            let number = u64::from_str_radix(text, 16).ok()?.cast_signed();
+            (least..1 << 53).contains(&number).then_some(number)
+        };
+        let cursor =
+            |(id, run_at)| Some(Cursor { id: TaskId(number(id, 0)?), run_at: Time(number(run_at, RUN_AT_MIN)?) });
         text.split_once('-')
-            .and_then(|(id, run_at)| Some(Cursor { id: TaskId(number(id)?), run_at: Time(number(run_at)?) }))
+            .and_then(cursor)
             .ok_or_else(|| FieldError::new("cursor", "must be a next_cursor of an earlier answer"))
     }
 }
@@ -268,7 +276,9 @@ mod tests {
     fn cursors_lead_back_and_bad_ones_are_named() {
         let cursor = Cursor { id: TaskId(77), run_at: Time(1_700_000_000_123) };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for bad in ["", "-", "7", "x-1", "-1-1", "1--1", "ffffffffffffffff-0"] {
+        let ancient = Cursor { run_at: Time(-62_135_596_800_000), ..cursor };
+        assert_eq!(ancient.to_string().parse(), Ok(ancient));
+        for bad in ["", "-", "7", "x-1", "-1-1", "1--1", "ffffffffffffffff-0", "1-8000000000000000"] {
             assert_eq!(bad.parse::<Cursor>().unwrap_err().field, "cursor", "{bad}");
         }
     }

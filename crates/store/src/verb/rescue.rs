@@ -80,14 +80,17 @@ fn exec_id(record: &Record) -> Option<ExecId> {
 }
 
 /// A task whose time had come to be looked at, and whose clocks have not run out: a task that was kept for a host may go
-/// to everybody now; an execution whose worker has called since is looked at later.
+/// to everybody now; an execution whose worker has called since is looked at later. One that its worker has not named is looked at
+/// again a third of a heartbeat later: by then it may have called, or been silent too long.
 fn look_again(record: &Record, hosts: &Hosts<'_>, now: Time) -> Option<Change> {
     let Place::Live(row) = &record.place else { return None };
     let mut next = row.clone();
     if crate::rows::status(row.status).is_waiting() {
         step::place_in_lane(&mut next, hosts, now);
     } else {
-        next.check_at = crate::rows::check_at(&row.life());
+        let later = now.plus_ms((row.heartbeat_ms.unwrap_or(0) / 3).max(1));
+        let later = row.deadline.map_or(later, |deadline| deadline.min(later));
+        next.check_at = crate::rows::check_at(&row.life()).map(|at| if at > now { at } else { later });
     }
     (next != *row).then(|| Change {
         before: record.place.clone(),

@@ -192,6 +192,7 @@ fn revived(record: &Record, row: &HistoryRow, life: &Life, now: Time) -> LiveRow
 
 /// The last attempt of a finished task, for the log: its row in history will be gone.
 fn last_attempt(row: &HistoryRow) -> Option<AttemptRow> {
+    let outcome = row.outcome?;
     Some(AttemptRow {
         task_id: row.id,
         exec_id: row.exec_id?,
@@ -201,8 +202,8 @@ fn last_attempt(row: &HistoryRow) -> Option<AttemptRow> {
         worker_id: row.worker_id.clone(),
         started_at: row.started_at?,
         finished_at: row.finished_at,
-        outcome: row.outcome?,
-        error: if Outcome::from_code(row.outcome?) == Some(Outcome::Success) { None } else { row.error_info.clone() },
+        outcome,
+        error: row.error_info.clone().filter(|_| Outcome::from_code(outcome).is_some_and(Outcome::has_error)),
     })
 }
 

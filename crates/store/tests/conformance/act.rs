@@ -5,6 +5,7 @@ use crate::support::{Dialect, Platform, due_in, task};
 use taskwheel_model::{NewTask, Outcome, Status, TaskId, TypeSettings};
 use taskwheel_store::people::Acted::{Changed, Conflict, Unchanged};
 use taskwheel_store::people::{Acted, Action, Edit};
+use taskwheel_store::worker::Report;
 
 /// A task in a status. It is not due before a day is over, where it waits.
 async fn in_status(platform: &Platform, status: Status) -> TaskId {
@@ -151,10 +152,10 @@ async fn an_unknown_or_foreign_task_is_not_found(platform: &Platform) {
 
 async fn a_retry_starts_a_new_round_and_keeps_what_was_learnt(platform: &Platform) {
     let claimed = platform.start(NewTask { max_attempts: Some(1), ..task("mail") }).await;
-    let report = taskwheel_store::worker::Report {
+    let report = Report {
         checkpoint: Some("\"half\"".into()),
         error: Some("broken".into()),
-        ..taskwheel_store::worker::Report::new(claimed.id, claimed.exec_id, Outcome::Error)
+        ..Report::new(claimed.id, claimed.exec_id, Outcome::Error)
     };
     platform.report(report).await;
     assert_eq!(platform.status(claimed.id).await, Status::Failure);
@@ -167,6 +168,19 @@ async fn a_retry_starts_a_new_round_and_keeps_what_was_learnt(platform: &Platfor
     let again = platform.claim_one("mail").await;
     assert_eq!((again.id, again.round, again.attempt), (claimed.id, 2, 1));
     assert_eq!(again.checkpoint.as_deref(), Some("\"half\""));
+}
+
+async fn a_retry_leaves_the_log_as_it_was(platform: &Platform) {
+    let claimed = platform.start(task("mail")).await;
+    let error = Some("broken".to_owned());
+    platform.report(Report { error, ..Report::new(claimed.id, claimed.exec_id, Outcome::Error) }).await;
+    platform.advance_ms(60_000);
+    platform.claim_one("mail").await;
+    platform.act(claimed.id, Action::Cancel).await;
+    let before = platform.log(claimed.id).await;
+    assert_eq!(before.last().map(|last| (last.outcome, last.error.clone())), Some((Some(Outcome::Cancelled), None)));
+    platform.act(claimed.id, Action::Retry).await;
+    assert_eq!(platform.log(claimed.id).await, before);
 }
 
 async fn a_resolve_keeps_remark_and_result(platform: &Platform) {
@@ -219,6 +233,7 @@ async fn one_task_named_twice_is_acted_on_once(platform: &Platform) {
 }
 
 facts![
+    a_retry_leaves_the_log_as_it_was,
     cancel_ends_what_is_live_and_not_done,
     retry_revives_what_failed_was_cancelled_or_waits_for_a_person,
     run_now_makes_a_waiting_task_due,

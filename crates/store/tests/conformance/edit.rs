@@ -1,10 +1,10 @@
 //! Edit: changed settings count from the next decision on.
 
 use crate::facts;
-use crate::support::{Platform, due_in, task, worker};
+use crate::support::{Platform, due_in, eventually, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status};
 use taskwheel_store::people::{Acted, Action, Edit};
-use taskwheel_store::worker::Reported;
+use taskwheel_store::worker::{Report, Reported};
 
 async fn edit(platform: &Platform, id: taskwheel_model::TaskId, edit: Edit) {
     assert!(matches!(platform.act(id, Action::Edit(edit)).await, Acted::Changed(_)));
@@ -142,6 +142,24 @@ async fn a_remark_does_not_touch_a_running_execution(platform: &Platform) {
     assert_eq!(platform.task(claimed.id).await.remark.as_deref(), Some("slow"));
 }
 
+/// An edit as another node makes it, which a report of the same task finds under way and waits for.
+async fn an_edit_that_a_report_waited_for_stays(platform: &Platform) {
+    let claimed = platform.start(task("mail")).await;
+    let mut other = platform.raw().await;
+    other.run("BEGIN").await;
+    other.run("UPDATE task_running SET rank = 2, updated_at = updated_at + 1").await;
+    other.run("UPDATE task SET priority = 7, max_attempts = 9, remark = 'raised'").await;
+    let (store, report) = (platform.store.clone(), Report::new(claimed.id, claimed.exec_id, Outcome::Error));
+    let waits = tokio::spawn(async move { store.finish(vec![report]).await });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the report waits", || async { (platform.raw().await.number(waiting).await > 0).then_some(()) }).await;
+    other.run("COMMIT").await;
+    assert_eq!(waits.await.unwrap().unwrap(), [Reported::Accepted(Status::Error)]);
+    let shown = platform.task(claimed.id).await;
+    assert_eq!((shown.priority, shown.max_attempts, shown.remark.as_deref()), (7, Some(9), Some("raised")));
+}
+
 facts![
     every_field_of_a_waiting_task_can_be_edited,
     cleared_fields_follow_the_type_again,
@@ -153,3 +171,5 @@ facts![
     a_pending_task_can_be_edited_and_then_retried,
     a_remark_does_not_touch_a_running_execution,
 ];
+
+crate::facts! { in edits_of_postgres on Postgres: an_edit_that_a_report_waited_for_stays }

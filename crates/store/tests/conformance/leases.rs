@@ -259,7 +259,43 @@ async fn a_silent_worker_with_many_executions_loses_all(platform: &Platform) {
     assert_eq!(lost, many as u64);
 }
 
+async fn what_a_dead_worker_never_named_keeps_no_look_busy(platform: &Platform) {
+    let count = limits::CHUNK_ROWS_MAX + 1;
+    platform.submit_all((0..count).map(|_| task("mail")).collect()).await;
+    let first = platform.claim_for(beating("worker")).await.len();
+    assert_eq!(first + platform.claim_for(beating("worker")).await.len(), count);
+    // It calls once more, and then never again.
+    platform.advance_ms(BEAT_MS / 2);
+    platform.heartbeat("worker").await;
+    platform.advance_ms(3 * BEAT_MS - BEAT_MS / 2);
+    let mut looks = 0;
+    while platform.rescue().await.more {
+        looks += 1;
+        assert!(looks < 5, "the same executions are looked at again and again");
+    }
+    platform.advance_ms(BEAT_MS);
+    let mut lost = 0;
+    loop {
+        let rescued = platform.rescue().await;
+        lost += rescued.lost;
+        if !rescued.more {
+            break;
+        }
+    }
+    assert_eq!(lost, count as u64);
+}
+
+async fn a_claim_without_a_heartbeat_takes_back_none_that_was_promised(platform: &Platform) {
+    let claimed = started(platform, "worker").await;
+    platform.renew(&claimed).await;
+    platform.claim_for(ClaimRequest { heartbeat_ms: None, ..beating("worker") }).await;
+    platform.advance_ms(4 * BEAT_MS);
+    assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() });
+}
+
 facts![
+    what_a_dead_worker_never_named_keeps_no_look_busy,
+    a_claim_without_a_heartbeat_takes_back_none_that_was_promised,
     the_time_limit_ends_an_attempt_however_alive_its_worker_is,
     the_time_limit_counts_with_a_heartbeat_too,
     time_limits_use_up_the_attempts,

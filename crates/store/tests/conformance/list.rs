@@ -1,7 +1,7 @@
 //! Lists: every filter, every order, every page.
 
 use crate::facts;
-use crate::support::{Platform, due_in, task, worker};
+use crate::support::{Dialect, Platform, due_in, task, worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -242,6 +242,31 @@ async fn a_cursor_stays_valid_while_tasks_come_and_go(platform: &Platform) {
     assert_eq!(rest, [&ids[4..], &[later]].concat());
 }
 
+async fn a_task_that_was_due_in_the_year_one_ends_no_list(platform: &Platform) {
+    // What a program inserts that leaves a time unset.
+    let year_one = match platform.dialect() {
+        Dialect::Sqlite => "-62135596800000",
+        Dialect::Postgres => "'0001-01-01 00:00:00Z'",
+        Dialect::Mysql => "'1000-01-01 00:00:00'",
+    };
+    platform.raw().await.run(&format!("INSERT INTO task (type, run_at) VALUES ('mail', {year_one})")).await;
+    platform.submit_all(vec![task("mail"), task("mail")]).await;
+    for sort in [Sort::IdAscending, Sort::IdDescending, Sort::RunAtAscending, Sort::RunAtDescending] {
+        for tenant in [None, Some("default".to_owned())] {
+            let first = Listing { tenant, sort, limit: 1, ..Listing::default() };
+            let (mut listing, mut found) = (first, 0);
+            loop {
+                let page = platform.store.list(listing.clone()).await.unwrap();
+                found += page.items.len();
+                let Some(next) = page.next else { break };
+                // As a client gives it back.
+                listing.cursor = Some(next.to_string().parse().expect("a cursor of ours is one"));
+            }
+            assert_eq!(found, 3, "{sort:?}");
+        }
+    }
+}
+
 async fn a_page_that_looks_at_many_rows_may_be_short_and_goes_on(platform: &Platform) {
     let needle = platform.submit(NewTask { key: Some("needle".into()), ..task("mail") }).await;
     for _ in 0..5 {
@@ -306,6 +331,7 @@ async fn what_is_submitted_while_a_list_is_read_makes_no_task_come_twice(platfor
 }
 
 facts![
+    a_task_that_was_due_in_the_year_one_ends_no_list,
     what_is_submitted_while_a_list_is_read_makes_no_task_come_twice,
     a_list_by_due_time_goes_over_all_tenants,
     no_filter_lists_everything_live_and_finished,
