@@ -60,7 +60,11 @@ kept AS (
                             affinity, exec_id, worker_id, host, started_at, outcome, finished_at, updated_at)
   SELECT id, tenant, $7, round, attempts, error_count, error_info, checkpoint, progress, COALESCE(reported, result),
          affinity, exec_id, worker_id, host, started_at, outcome, GREATEST($6, started_at), $6
-  FROM gone)
+  FROM gone),
+marked AS (
+  INSERT INTO task_history_mark (tenant, mark, bucket)
+  SELECT b.tenant, m.mark, b.bucket FROM (SELECT DISTINCT tenant, host, id >> 8 AS bucket FROM gone) b
+  CROSS JOIN LATERAL (VALUES ('Success'), ('host:' || b.host)) AS m(mark))
 SELECT id, CASE WHEN heartbeat_ms IS NOT NULL THEN worker_id END, type, attempts, due, started_at, tenant, run_id,
   CASE WHEN run_id IS NOT NULL THEN host END FROM gone"
 );

@@ -24,7 +24,12 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
      + (SELECT count(*) FROM task_running r JOIN task_history h ON h.id = r.id)
      + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
-          AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))";
+          AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))
+     + (SELECT count(*) FROM task_history h WHERE
+          (h.host IS NOT NULL AND NOT EXISTS (SELECT 1 FROM task_history_mark m
+             WHERE m.tenant = h.tenant AND m.mark = 'host:' || h.host AND m.bucket = h.id >> 8))
+          OR (h.status = 3 AND NOT EXISTS (SELECT 1 FROM task_history_mark m
+             WHERE m.tenant = h.tenant AND m.mark = 'Success' AND m.bucket = h.id >> 8)))";
 
 pub(super) async fn inspect(connection: &mut PgConnection, now: Time) -> Attempted<Inspection> {
     let version: String = scalar(connection, "SELECT 'PostgreSQL ' || current_setting('server_version')").await?;

@@ -205,6 +205,17 @@ const KEEP_RUNNING: &str = "
 UPDATE task_running r SET rank = n.rank, due = n.due, expire_at = n.expire_at, named = n.named,
   lease_until = n.lease_until, check_at = n.check_at, checkpoint = n.checkpoint, progress = n.progress, updated_at = n.updated_at
 FROM json_populate_recordset(NULL::task_running, $1::json) n WHERE r.id = n.id AND r.exec_id = n.exec_id";
+/// The marks of finished tasks: what they are found by in `task_history_mark`.
+macro_rules! marks {
+    ($tasks:literal) => {
+        concat!(
+            "SELECT DISTINCT t.tenant, m.mark, t.id >> 8 AS bucket FROM ",
+            $tasks,
+            " t CROSS JOIN LATERAL (VALUES (CASE WHEN t.status = 3 THEN 'Success' END), ('host:' || t.host)) AS m(mark)
+             WHERE m.mark IS NOT NULL"
+        )
+    };
+}
 /// Inserts rows that come as one JSON array. The columns are named: those that a later version adds get their defaults.
 macro_rules! enter {
     ($table:literal, $columns:literal) => {
@@ -226,10 +237,30 @@ const ENTER_WAITING: &str = enter!(
     "id, tenant, type, lane, rank, due, status, round, attempts, error_count, error_info, checkpoint, progress, result, expire_at,
      category, creator, unique_key, run_id, affinity, hold_exec_id, hold_until, check_at, updated_at"
 );
-const ENTER_HISTORY: &str = enter!(
-    "task_history",
-    "id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result, affinity, hold_until, exec_id,
+const ENTER_HISTORY: &str = concat!(
+    "WITH entered AS (",
+    enter!(
+        "task_history",
+        "id, tenant, status, round, attempts, error_count, error_info, checkpoint, progress, result, affinity, hold_until, exec_id,
      worker_id, host, started_at, outcome, finished_at, updated_at"
+    ),
+    " RETURNING id, tenant, status, host)
+INSERT INTO task_history_mark (tenant, mark, bucket) ",
+    marks!("entered")
+);
+/// A bucket that has none of a mark's tasks left loses the mark. What others enter meanwhile brings its own.
+const LEAVE_HISTORY: &str = concat!(
+    "WITH gone AS (DELETE FROM task_history WHERE id = ANY($1) RETURNING id, tenant, status, host),
+marked AS (",
+    marks!("gone"),
+    "),
+unmarked AS (DELETE FROM task_history_mark WHERE ctid = ANY(ARRAY(
+  SELECT k.ctid FROM marked m CROSS JOIN LATERAL (
+    SELECT k.ctid FROM task_history_mark k WHERE k.tenant = m.tenant AND k.mark = m.mark AND k.bucket = m.bucket OFFSET 0) k
+  WHERE NOT EXISTS (
+    SELECT FROM task_history h WHERE h.id >= m.bucket << 8 AND h.id < (m.bucket + 1) << 8 AND h.id <> ALL($1)
+      AND h.tenant = m.tenant AND CASE WHEN m.mark = 'Success' THEN h.status = 3 ELSE 'host:' || h.host = m.mark END))))
+SELECT id FROM gone"
 );
 const LOG: &str = enter!(
     "task_attempt",
@@ -259,7 +290,7 @@ pub(super) async fn write(connection: &mut PgConnection, changes: &[Change]) -> 
     for (sql, ids) in [
         ("DELETE FROM task_running WHERE id = ANY($1)", &writes.leave_running),
         ("DELETE FROM task_waiting WHERE id = ANY($1)", &writes.leave_waiting),
-        ("DELETE FROM task_history WHERE id = ANY($1)", &writes.leave_history),
+        (LEAVE_HISTORY, &writes.leave_history),
     ] {
         expect(on(connection, sql, ids).await?, ids.len())?;
     }

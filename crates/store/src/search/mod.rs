@@ -5,6 +5,7 @@
 //! short, and its cursor goes on from there. So no search, however odd, holds up the database.
 
 mod sql;
+mod walk;
 
 use sql::{Edge, Query};
 pub(crate) use sql::{Statement, Value};

@@ -2,9 +2,10 @@
 //!
 //! Text that a caller gives is only ever bound, never put into the statement.
 
+use super::walk::Driver;
 use super::{Filter, Search};
 use crate::options::Dialect;
-use taskwheel_model::{Status, Time, limits};
+use taskwheel_model::{Time, limits};
 
 /// How many rows on each side of a time are looked at for the ids that belong to it.
 const EDGE_ROWS: usize = 10_000;
@@ -25,8 +26,8 @@ pub(crate) struct Statement {
 
 /// The statements of one search.
 pub(crate) struct Query {
-    search: Search,
-    dialect: Dialect,
+    pub(super) search: Search,
+    pub(super) dialect: Dialect,
     pub(crate) drive_by_run_at_range: bool,
     /// Between which ids, as comparisons, everything created in the wanted time lies.
     pub(crate) created_ids: Vec<(&'static str, i64)>,
@@ -41,22 +42,8 @@ pub(crate) struct Edge {
     pub(crate) nothing: i64,
 }
 
-/// An index walk that yields candidate ids in the order of the search.
-enum Driver {
-    /// By an indexed column of `task`, by its name and value, after its tenant.
-    Task(Option<(&'static str, Value)>),
-    /// The range of due times, sorted on the spot.
-    RunAtRange,
-    /// Tasks of a status, in the table where those are.
-    Status(Status),
-    /// Executing tasks on a host.
-    RunningHost(String),
-    /// Finished tasks that last ran on a host.
-    HistoryHost(String),
-}
-
 /// A statement being written.
-struct Writer {
+pub(super) struct Writer {
     dialect: Dialect,
     statement: Statement,
 }
@@ -66,12 +53,12 @@ impl Writer {
         Writer { dialect, statement: Statement { text: String::new(), values: Vec::new() } }
     }
 
-    fn push(&mut self, text: &str) -> &mut Writer {
+    pub(super) fn push(&mut self, text: &str) -> &mut Writer {
         self.statement.text.push_str(text);
         self
     }
 
-    fn bind(&mut self, value: Value) -> &mut Writer {
+    pub(super) fn bind(&mut self, value: Value) -> &mut Writer {
         self.statement.values.push(value);
         match self.dialect {
             Dialect::Postgres => self.statement.text.push_str(&format!("${}", self.statement.values.len())),
@@ -80,11 +67,11 @@ impl Writer {
         self
     }
 
-    fn number(&mut self, value: i64) -> &mut Writer {
+    pub(super) fn number(&mut self, value: i64) -> &mut Writer {
         self.bind(Value::Number(value))
     }
 
-    fn text(&mut self, value: &str) -> &mut Writer {
+    pub(super) fn text(&mut self, value: &str) -> &mut Writer {
         self.bind(Value::Text(value.to_owned()))
     }
 
@@ -228,152 +215,14 @@ impl Query {
         if self.is_exact() { self.search.limit + 1 } else { limits::PAGE_SCAN_ROWS_MAX }
     }
 
-    /// The index walks that yield every task the filter can match, the most selective kind first.
-    fn drivers(&self) -> Vec<Driver> {
-        let Filter { statuses, task_type, category, key, creator, host, schedule_id, .. } = &self.search.filter;
-        let text = |column, value: &String| vec![Driver::Task(Some((column, Value::Text(value.clone()))))];
-        // Every index starts with the tenant. Over all tenants the ids alone are walked, and what does not match is skipped.
-        if self.search.sort.is_by_run_at() || self.search.tenant.is_none() {
-            return vec![Driver::Task(None)];
-        }
-        if let Some(key) = key {
-            return text("task_key", key);
-        }
-        if let Some(id) = schedule_id {
-            return vec![Driver::Task(Some(("schedule_id", Value::Number(*id))))];
-        }
-        if self.drive_by_run_at_range {
-            return vec![Driver::RunAtRange];
-        }
-        if let Some(creator) = creator {
-            return text("creator", creator);
-        }
-        // Most tasks are New or Success: other statuses tell more than a type does.
-        let rare = |status: &Status| !matches!(status, Status::New | Status::Success);
-        if !statuses.is_empty()
-            && (statuses.iter().all(rare) || (task_type.is_none() && category.is_none() && host.is_none()))
-        {
-            return statuses.iter().map(|status| Driver::Status(*status)).collect();
-        }
-        if let Some(host) = host {
-            return vec![Driver::HistoryHost(host.clone()), Driver::RunningHost(host.clone())];
-        }
-        if let Some(task_type) = task_type {
-            return text("type", task_type);
-        }
-        if let Some(category) = category {
-            let mut drivers = text("category", category);
-            drivers.extend(self.search.category_types.iter().flat_map(|name| text("type", name)));
-            return drivers;
-        }
-        vec![Driver::Task(None)]
-    }
-
-    fn candidates(&self, writer: &mut Writer, max: usize) {
-        let drivers = self.drivers();
-        if let [driver] = &drivers[..] {
-            self.walk(writer, driver, max);
-            return;
-        }
-        writer.push("SELECT id FROM (");
-        for (number, driver) in drivers.iter().enumerate() {
-            writer.push(if number == 0 { "SELECT id FROM (" } else { " UNION SELECT id FROM (" });
-            self.walk(writer, driver, max);
-            writer.push(&format!(") d{number}"));
-        }
-        writer.push(") u");
-        self.order(writer, "");
-        writer.push(" LIMIT ").number(max as i64);
-    }
-
-    fn walk(&self, writer: &mut Writer, driver: &Driver, max: usize) {
-        let label = self.label(driver);
-        let table = match driver {
-            _ if label.is_some() => "task_label",
-            Driver::Task(_) | Driver::RunAtRange => "task",
-            Driver::Status(Status::Executing) | Driver::RunningHost(_) => "task_running",
-            // MySQL and MariaDB have no partial indexes: what is not New is found by a table.
-            Driver::Status(Status::Completed | Status::Error | Status::Pending) if self.dialect == Dialect::Mysql => {
-                "task_waiting_status"
-            }
-            Driver::Status(status) if status.is_live() => "task_waiting",
-            Driver::Status(_) | Driver::HistoryHost(_) => "task_history",
-        };
-        writer.push(&format!("SELECT t.id FROM {table} t"));
-        self.keep_to_index(writer, driver);
-        writer.push(" WHERE 1 = 1");
-        self.tenant(writer);
-        match driver {
-            Driver::Task(None) => {}
-            Driver::Task(Some((column, value))) => {
-                match label {
-                    Some(label) => writer.push(" AND t.label = ").text(&label),
-                    None => writer.push(&format!(" AND t.{column} = ")).bind(value.clone()),
-                };
-            }
-            Driver::RunAtRange => self.run_at_bounds(writer),
-            // A literal, so that the planner sees which partial index it can use.
-            Driver::Status(status) => {
-                writer.push(&format!(" AND t.status = {}", status.code()));
-            }
-            Driver::RunningHost(host) | Driver::HistoryHost(host) => {
-                writer.push(" AND t.host = ").text(host);
-            }
-        }
-        self.cursor(writer);
-        if matches!(table, "task" | "task_label") {
-            for (operator, id) in &self.created_ids {
-                writer.push(&format!(" AND t.id {operator} ")).number(*id);
-            }
-        }
-        if self.search.sort.is_by_run_at() {
-            self.run_at_bounds(writer);
-        }
-        self.order(writer, "t.");
-        writer.push(" LIMIT ").number(max as i64);
-    }
-
-    /// What tasks are found by on MySQL and MariaDB, which have no index for what most tasks do not say.
-    fn label(&self, driver: &Driver) -> Option<String> {
-        match (self.dialect, driver) {
-            (Dialect::Mysql, Driver::Task(Some((kind @ ("creator" | "category"), Value::Text(name))))) => {
-                Some(format!("{kind}:{name}"))
-            }
-            (Dialect::Mysql, Driver::Task(Some(("schedule_id", Value::Number(id))))) => Some(format!("schedule:{id}")),
-            _ => None,
-        }
-    }
-
-    /// Names the index of a walk to MySQL and MariaDB. Left alone they look up the tenant in it and then read over all that
-    /// lies before the cursor, instead of starting there.
-    fn keep_to_index(&self, writer: &mut Writer, driver: &Driver) {
-        if self.dialect != Dialect::Mysql || self.search.tenant.is_none() {
-            return;
-        }
-        let index = match driver {
-            Driver::Task(None) if self.search.sort.is_by_run_at() => "task_by_run_at",
-            Driver::Task(None) => "task_by_id",
-            Driver::Task(Some(("type", _))) => "task_by_type",
-            Driver::Task(Some(("task_key", _))) => "task_by_key",
-            Driver::Task(Some(("creator" | "category" | "schedule_id", _))) => "PRIMARY",
-            Driver::Status(Status::New) => "task_waiting_id",
-            Driver::RunAtRange => "task_by_run_at",
-            Driver::Status(Status::Executing) | Driver::RunningHost(_) | Driver::Task(Some(_)) => return,
-            Driver::Status(status) if status.is_live() => "PRIMARY",
-            Driver::Status(_) => "task_history_by_status",
-            Driver::HistoryHost(_) => "task_history_by_host",
-        };
-        writer.push(&format!(" FORCE INDEX ({index})"));
-    }
-
-    fn tenant(&self, writer: &mut Writer) {
+    pub(super) fn tenant(&self, writer: &mut Writer) {
         if let Some(tenant) = &self.search.tenant {
             writer.push(" AND t.tenant = ").text(tenant);
         }
     }
 
     /// What lies behind the cursor, in the order of the search.
-    fn cursor(&self, writer: &mut Writer) {
+    pub(super) fn cursor(&self, writer: &mut Writer) {
         let operator = if self.search.sort.is_ascending() { ">" } else { "<" };
         if let Some(cursor) = self.search.cursor {
             if self.search.sort.is_by_run_at() {
@@ -389,7 +238,7 @@ impl Query {
         }
     }
 
-    fn run_at_bounds(&self, writer: &mut Writer) {
+    pub(super) fn run_at_bounds(&self, writer: &mut Writer) {
         let Filter { run_at_from, run_at_to, .. } = self.search.filter;
         for (time, operator) in [(run_at_from, ">="), (run_at_to, "<=")] {
             if let Some(time) = time {
@@ -398,7 +247,7 @@ impl Query {
         }
     }
 
-    fn order(&self, writer: &mut Writer, alias: &str) {
+    pub(super) fn order(&self, writer: &mut Writer, alias: &str) {
         let direction = if self.search.sort.is_ascending() { "" } else { " DESC" };
         if self.search.sort.is_by_run_at() {
             writer.push(&format!(" ORDER BY {alias}run_at{direction}, {alias}id{direction}"));

@@ -151,10 +151,18 @@ CREATE TABLE task_history (
     finished_at  bigint NOT NULL,
     updated_at   bigint NOT NULL
 );
-CREATE INDEX task_history_by_status ON task_history (tenant, status, id);
-CREATE INDEX task_history_by_host ON task_history (tenant, host, id) WHERE host IS NOT NULL;
+CREATE INDEX task_history_by_status ON task_history (tenant, status, id) WHERE status <> 3;
 -- Finished tasks lie in the order of their ends, so that a few bytes per megabyte say where the old ones are.
-CREATE INDEX task_history_by_end ON task_history USING brin (finished_at) WITH (pages_per_range = 32, autosummarize = on);
+CREATE INDEX task_history_by_end ON task_history USING brin (finished_at) WITH (pages_per_range = 128, autosummarize = on);
+
+-- Where the tasks of a host ('host:' and its name) and those that succeeded ('Success') are in the history: a bucket is 256 ids. What ends
+-- together makes one row for each bucket, where an index over the history would have an entry for each task. A row may be there twice.
+CREATE TABLE task_history_mark (
+    tenant text COLLATE "C" NOT NULL,
+    mark   text COLLATE "C" NOT NULL,
+    bucket bigint NOT NULL
+);
+CREATE INDEX task_history_mark_by_bucket ON task_history_mark (tenant, mark, bucket);
 
 -- Attempts that did not end their task. The last attempt of a finished task is in its row of history.
 CREATE TABLE task_attempt (
