@@ -6,6 +6,7 @@ mod client;
 mod hung;
 mod nodes;
 mod origin;
+mod panics;
 mod refusals;
 mod runs;
 mod stopping;
