@@ -3,6 +3,7 @@
 mod support;
 
 mod client;
+mod failover;
 mod hung;
 mod nodes;
 mod origin;
