@@ -4,7 +4,7 @@ use crate::backend::{Action, Backend};
 use crate::error::{BadField, Error, Result};
 use crate::new_task::NewTask;
 use crate::people::{Bulk, BulkDone, Edit, Resolution};
-use crate::remote::Remote;
+use crate::remote::{Remote, shown};
 use crate::search::Listing;
 use crate::task::{Page, Submitted, Task, TaskType};
 use std::env;
@@ -201,10 +201,11 @@ pub struct ClientBuilder {
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A token belongs into no log.
-        let mut shown = f.debug_struct("ClientBuilder");
-        shown.field("servers", &self.servers).field("tenant", &self.tenant).field("answer_time", &self.answer_time);
-        shown.finish_non_exhaustive()
+        // A token and a password belong into no log.
+        let servers: Vec<_> = self.servers.iter().map(|server| shown(server)).collect();
+        let mut builder = f.debug_struct("ClientBuilder");
+        builder.field("servers", &servers).field("tenant", &self.tenant).field("answer_time", &self.answer_time);
+        builder.finish_non_exhaustive()
     }
 }
 

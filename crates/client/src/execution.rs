@@ -51,6 +51,13 @@ struct Notes {
     saved: u64,
 }
 
+impl Notes {
+    fn unsaved_checkpoint(&self) -> Option<Box<RawValue>> {
+        // Looked at first: one may be large.
+        if self.checkpoint_noted > self.saved { self.checkpoint.clone() } else { None }
+    }
+}
+
 impl Bell {
     pub(crate) fn stop(&self) {
         self.stopping.store(1, Ordering::SeqCst);
@@ -109,7 +116,7 @@ impl Execution {
         let notes = self.notes();
         let mut renewal = renewal(&self.task);
         if notes.noted > notes.saved {
-            renewal.checkpoint = notes.checkpoint.clone().filter(|_| notes.checkpoint_noted > notes.saved);
+            renewal.checkpoint = notes.unsaved_checkpoint();
             renewal.progress = notes.progress.clone();
         }
         (renewal, notes.noted)
@@ -122,8 +129,7 @@ impl Execution {
 
     /// The checkpoint that its report has to save.
     pub(crate) fn unsaved_checkpoint(&self) -> Option<Box<RawValue>> {
-        let notes = self.notes();
-        notes.checkpoint.clone().filter(|_| notes.checkpoint_noted > notes.saved)
+        self.notes().unsaved_checkpoint()
     }
 
     /// A renewal was accepted.

@@ -19,8 +19,6 @@ use tracing::Instrument;
 /// How a handler ended: with a result, or with how it goes on.
 pub(crate) type Ended = Result<Option<Box<RawValue>>, TaskError>;
 
-type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
-
 /// A handler of any payload.
 pub(crate) type Handler = Arc<dyn Fn(TaskContext) -> Running + Send + Sync>;
 
@@ -141,7 +139,7 @@ where
     let handler = Arc::new(handler);
     Arc::new(move |context| {
         let handler = handler.clone();
-        Box::pin(Caught(Box::pin(async move {
+        Running(Some(Box::pin(async move {
             // A worker of another version may understand it, so that it is tried again.
             let payload = context
                 .payload()
@@ -155,30 +153,46 @@ where
 /// The result as it is stored. One that cannot be stored fails the task: the work is done, and again would be no better.
 fn answer(result: &impl Serialize) -> Ended {
     let json = to_raw_value(result).map_err(|error| TaskError::fail(format_args!("the result is no JSON: {error}")))?;
+    if json.get() == "null" {
+        return Ok(None);
+    }
     field::json("result", json.get(), limits::RESULT_BYTES_MAX).map_err(TaskError::fail)?;
-    Ok(Some(json).filter(|json| json.get() != "null"))
+    Ok(Some(json))
 }
 
-/// A future whose panic is an error of its task alone.
-struct Caught(Running);
+/// A handler that runs. Its panic is an error of its task alone, also when it is dropped where it waits.
+pub(crate) struct Running(Option<Pin<Box<dyn Future<Output = Ended> + Send>>>);
 
-impl Future for Caught {
+impl Future for Running {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
-        // After a panic it is never polled again.
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context))) {
-            Ok(poll) => poll,
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().copied();
-                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-                Poll::Ready(Err(TaskError::new(format_args!(
-                    "the handler panicked: {}",
-                    text.unwrap_or("it says not why")
-                ))))
-            }
+        // Until it is dropped there is one. After a panic it is never polled again.
+        let Some(handler) = &mut self.0 else { return Poll::Pending };
+        catch(|| handler.as_mut().poll(context))
+            .unwrap_or_else(|why| Poll::Ready(Err(TaskError::new(format_args!("the handler panicked: {why}")))))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let handler = self.0.take();
+        if let Err(why) = catch(|| drop(handler)) {
+            tracing::warn!("the handler panicked when it was dropped: {why}");
         }
     }
+}
+
+/// Does something that may panic, and says why it did.
+fn catch<T>(what: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(what)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("it says not why").to_owned();
+        // What it panicked with may do so too when it is dropped. What that panics with is left alone, or there would be no end.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
+        text
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::time::Duration;
 use taskwheel_client::engine::{Engine, EngineOptions};
 use taskwheel_client::store::{Dialect, Options, open};
 use taskwheel_client::{Client, NewTask, Outcome, Status, TaskId};
+use taskwheel_server::TlsAcceptor;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
@@ -30,15 +31,12 @@ struct Example {
 }
 
 impl Example {
-    fn start(name: &str, arguments: &[&str], server: Option<&str>) -> Example {
+    fn start(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Example {
         // Examples lie beside the directory of the tests.
         let tests = std::env::current_exe().unwrap();
         let program: PathBuf = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
         let mut command = Command::new(program);
-        command.args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
-        if let Some(server) = server {
-            command.env("TASKWHEEL_SERVER", server);
-        }
+        command.args(arguments).envs(variables.iter().copied()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("the example is built with the tests");
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         Example { process, lines }
@@ -80,9 +78,24 @@ fn in_directory(directory: &tempfile::TempDir, name: &str) -> String {
     directory.path().join(name).display().to_string()
 }
 
+async fn engine(directory: &tempfile::TempDir) -> Arc<Engine> {
+    let url = format!("sqlite://{}", in_directory(directory, "tasks.db"));
+    Arc::new(Engine::start(open(Options::new(url)).await.unwrap(), EngineOptions::default()))
+}
+
+/// A server in front of an engine, and what it ends with.
+async fn serve(engine: Arc<Engine>, tls: Option<TlsAcceptor>) -> (String, watch::Sender<bool>) {
+    let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), tls).await.unwrap();
+    let server = format!("{}://{}", listener.scheme(), listener.address().unwrap());
+    let (stop, stopped) = watch::channel(false);
+    let router = taskwheel_server::router(engine, taskwheel_server::Spans::default(), "UTC".into());
+    tokio::spawn(listener.serve(router, stopped));
+    (server, stop)
+}
+
 async fn nobody_misses_the_server(dialect: Dialect) {
     let database = TestDatabase::create(dialect).await;
-    let lines = Example::start("embedded", &[&database.url], None).ends().await;
+    let lines = Example::start("embedded", &[&database.url], &[]).ends().await;
     assert_eq!(
         lines,
         [
@@ -111,7 +124,7 @@ async fn embedded_on_mysql() {
 
 async fn an_order_and_its_task_are_both_there_or_neither(dialect: Dialect) {
     let database = TestDatabase::create(dialect).await;
-    let lines = Example::start("transactional_submit", &[&database.url], None).ends().await;
+    let lines = Example::start("transactional_submit", &[&database.url], &[]).ends().await;
     assert_eq!(lines, ["orders after the rollback: 0, after the commit: 1", "task confirm order-7: New"]);
     let tasks = database.raw().await.number("SELECT COUNT(*) FROM task").await;
     assert_eq!(tasks, 1, "nothing is left of what was rolled back");
@@ -141,13 +154,13 @@ async fn long_import_goes_on_from_its_checkpoint_after_kill_9() {
     let output = in_directory(&directory, "rows.txt");
     let arguments = |pause| [url.as_str(), output.as_str(), "1000", pause];
     // At this pace it would take minutes.
-    let mut first = Example::start("long_import", &arguments("100"), None);
+    let mut first = Example::start("long_import", &arguments("100"), &[]);
     first.says("attempt 1 begins with row 0").await;
     first.says("saved 6").await;
     first.signal(Signal::SIGKILL);
     first.process.wait().await.unwrap();
 
-    let lines = Example::start("long_import", &arguments("0"), None).ends().await;
+    let lines = Example::start("long_import", &arguments("0"), &[]).ends().await;
     let begins = lines.first().unwrap();
     let row: usize = begins.strip_prefix("attempt 2 begins with row ").expect(begins).parse().unwrap();
     assert!((6..ROWS).contains(&row), "{begins}");
@@ -164,17 +177,10 @@ async fn long_import_goes_on_from_its_checkpoint_after_kill_9() {
 #[tokio::test(flavor = "multi_thread")]
 async fn remote_worker_works_and_gives_back_at_sigterm() {
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", in_directory(&directory, "tasks.db"));
-    let engine = Arc::new(Engine::start(open(Options::new(url)).await.unwrap(), EngineOptions::default()));
-    let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
-    let server = format!("http://{}", listener.address().unwrap());
-    let (_stop, stopped) = watch::channel(false);
-    tokio::spawn(
-        listener.serve(taskwheel_server::router(engine, taskwheel_server::Spans::default(), "UTC".into()), stopped),
-    );
+    let (server, _stop) = serve(engine(&directory).await, None).await;
     let client = Client::connect(&server).unwrap();
 
-    let mut worker = Example::start("remote_worker", &[], Some(&server));
+    let mut worker = Example::start("remote_worker", &[], &[("TASKWHEEL_SERVER", &server)]);
     let greeted = client.submit(NewTask::new("greet", "you")).await.unwrap();
     worker.says(&format!("task {}, attempt 1: you", greeted.id)).await;
     let waits = client.submit(NewTask::new("wait", &3_600)).await.unwrap();
@@ -188,4 +194,39 @@ async fn remote_worker_works_and_gives_back_at_sigterm() {
     let given_back = task(waits.id).await;
     assert_eq!(given_back.attempts_log[0].outcome, Some(Outcome::Release));
     assert_eq!(given_back.attempts_log[0].error.as_deref(), Some("the worker stops"));
+}
+
+/// The certificate of an authority, and one for this machine that it signed, with its key.
+fn certificates() -> [String; 3] {
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let trusted = authority.self_signed(&authority_key).unwrap().pem();
+    let authority = rcgen::Issuer::new(authority, authority_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    [trusted, own.pem(), key.serialize_pem()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remote_worker_trusts_the_authority_that_ssl_cert_file_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(&directory).await;
+    let client = Client::on_engine(engine.clone());
+    // A client settles how it is encrypted, for both.
+    drop(Client::connect("https://127.0.0.1").unwrap());
+    let names = ["authority.pem", "own.pem", "key.pem"];
+    let [authority, own, key] = names.map(|name| in_directory(&directory, name));
+    for (file, text) in [&authority, &own, &key].into_iter().zip(certificates()) {
+        std::fs::write(file, text).unwrap();
+    }
+    let tls = taskwheel_server::tls(own.as_ref(), key.as_ref()).unwrap();
+    let (server, _stop) = serve(engine, Some(tls)).await;
+    let variables = [("TASKWHEEL_SERVER", server.as_str()), ("SSL_CERT_FILE", &authority)];
+    let mut worker = Example::start("remote_worker", &[], &variables);
+    let greeted = client.submit(NewTask::new("greet", "you")).await.unwrap();
+    worker.says(&format!("task {}, attempt 1: you", greeted.id)).await;
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.ends().await, ["stopped"]);
+    assert_eq!(client.get(greeted.id).await.unwrap().status, Status::Success);
 }

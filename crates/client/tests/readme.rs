@@ -7,6 +7,7 @@ use taskwheel_client::{Client, NewTask, TaskContext, TaskError, Worker, postgres
 
 const README: &str = include_str!("../../../README.md");
 const PAGE: &str = include_str!("../../../docs/rust.md");
+const MANIFEST: &str = include_str!("../Cargo.toml");
 const HERE: &str = include_str!("readme.rs");
 
 #[derive(Deserialize, Serialize)]
@@ -68,6 +69,19 @@ fn every_crate_that_the_page_uses_is_among_its_dependencies() {
     let path =
         PAGE.split("{ path = \"../taskwheel/").nth(1).and_then(|rest| rest.split('"').next()).expect("there is a path");
     assert!(Path::new(env!("CARGO_MANIFEST_DIR")).ends_with(path), "{path} is where the crate is");
+}
+
+#[test]
+fn every_feature_that_the_page_names_is_one_of_the_crate() {
+    let features = MANIFEST.split("\n[features]").nth(1).and_then(|rest| rest.split("\n[").next()).unwrap();
+    // What is said of other crates stands in their own lines.
+    let of_us = lines(PAGE, "toml").filter(|line| line.starts_with("# ") || line.starts_with("taskwheel-client "));
+    let lists = of_us.filter_map(|line| line.split("features = [").nth(1)?.split(']').next());
+    let named: Vec<_> = lists.flat_map(|list| list.split(", ")).map(|name| name.trim_matches('"')).collect();
+    assert!(!named.is_empty(), "the page names the feature for databases");
+    for name in named {
+        assert!(features.contains(&format!("\n{name} = ")), "{name} is no feature: {features}");
+    }
 }
 
 #[test]

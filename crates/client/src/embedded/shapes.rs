@@ -1,6 +1,5 @@
 //! The store's types as the client's, and the other way.
 
-use super::TENANT;
 use crate::backend::{self, Claimed, Renewed, Reported, ReportedOutcome};
 use crate::people::{BulkAction, Resolution};
 use crate::search::{Filter, Sort};
@@ -205,11 +204,13 @@ impl From<worker::ClaimedTask> for Claimed {
     }
 }
 
+// The id of an execution says whose task it is: it was claimed of the one tenant that there is.
+
 pub(super) fn renewal(item: &backend::Renewal) -> worker::Renewal {
     worker::Renewal {
         id: item.id,
         exec_id: item.exec_id,
-        tenant: Some(TENANT.to_owned()),
+        tenant: None,
         checkpoint: item.checkpoint.as_deref().map(text),
         progress: item.progress.as_deref().map(text),
     }
@@ -229,7 +230,7 @@ pub(super) fn report(report: &backend::Report) -> worker::Report {
     worker::Report {
         id: report.id,
         exec_id: report.exec_id,
-        tenant: Some(TENANT.to_owned()),
+        tenant: None,
         outcome: report.outcome.into(),
         result: report.result.as_deref().map(text),
         error: report.error.clone(),

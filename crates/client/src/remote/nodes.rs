@@ -103,10 +103,22 @@ impl Nodes {
     }
 }
 
+/// A node's address. Who calls is said by a token alone: an address is shown in errors and logs.
 fn url(server: &str) -> Result<Url> {
-    let bad = || Error::field("server", format!("{server} is no address as in http://127.0.0.1:9222"));
-    let url = Url::parse(server).map_err(|_| bad())?;
-    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(bad()) }
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    let url = Url::parse(server).ok().filter(is_web).ok_or_else(|| {
+        Error::field("server", format!("{} is no address as in http://127.0.0.1:9222", shown(server)))
+    })?;
+    if !url.username().is_empty() || url.password().is_some() {
+        let message = "must be without user and password; a token is given by itself, or with TASKWHEEL_TOKEN";
+        return Err(Error::field("server", message));
+    }
+    Ok(url)
+}
+
+/// An address that nobody has looked at yet: a password may be in it.
+pub(crate) fn shown(server: &str) -> &str {
+    if server.contains('@') { "what has an @ in it" } else { server }
 }
 
 /// A call to be made.
@@ -286,6 +298,18 @@ mod tests {
         for bad in ["", "localhost:9222", "ftp://host", "http://"] {
             let error = Nodes::new(&[bad.into()], None, None, Duration::from_secs(1)).err();
             assert!(matches!(&error, Some(Error::Invalid(fields)) if fields[0].field == "server"), "{bad}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_refused_and_shown_nowhere() {
+        for bad in ["http://me:sesame@host", "https://sesame@host:9222/base", "http://me:sesame@", "me:sesame@host"] {
+            let builder = crate::Client::builder().server(bad);
+            let shown = format!("{builder:?}");
+            let Err(error) = builder.build() else { panic!("{bad} is taken") };
+            assert!(matches!(&error, Error::Invalid(fields) if fields[0].field == "server"), "{bad}: {error:?}");
+            let told = format!("{shown} {error} {error:?}");
+            assert!(!told.contains("sesame"), "{told}");
         }
     }
 }

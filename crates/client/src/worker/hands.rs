@@ -7,6 +7,7 @@
 use crate::backend::{Claimed, Report};
 use crate::execution::{Bell, Execution, until, until_some};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use taskwheel_model::{ExecId, limits};
 use tokio::sync::{Notify, Semaphore};
@@ -23,15 +24,17 @@ pub(super) struct Hands {
     state: Mutex<State>,
     /// One for each that waits.
     waiting: Semaphore,
-    /// There is room, a backlog or nothing in hand: claims look again.
+    /// There is room or nothing in hand: the first claim looks again.
     changed: Notify,
+    /// The same while there is a backlog: the other claims do. Without one they sleep on.
+    more: Notify,
     /// There is something to report.
     pub(super) ended: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    in_hand: HashMap<ExecId, Arc<Execution>>,
+    in_hand: HashMap<ExecId, Arc<Execution>, BuildHasherDefault<Tail>>,
     waiting: VecDeque<Arc<Execution>>,
     running: usize,
     /// Asked for by claims under way.
@@ -40,6 +43,23 @@ struct State {
     /// Whether the last claim brought all that it asked for.
     is_backlog: bool,
     settled: u64,
+}
+
+/// The end of an execution id, which is random: to hash it again for each task would be work in vain.
+#[derive(Default)]
+struct Tail(u64);
+
+impl Hasher for Tail {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(tail) = bytes.last_chunk() {
+            // The fixed bits of a UUID come first, where a table minds them least.
+            self.0 = u64::from_be_bytes(*tail);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Hands {
@@ -51,6 +71,7 @@ impl Hands {
             state: Mutex::default(),
             waiting: Semaphore::new(0),
             changed: Notify::new(),
+            more: Notify::new(),
             ended: Notify::new(),
         }
     }
@@ -67,7 +88,7 @@ impl Hands {
     /// Waits until a claim is worth it, and answers how many it may ask for. A second claim at once is worth it only when
     /// more is waiting than the first could take.
     pub(super) async fn room_for_claim(&self, is_first: bool) -> usize {
-        until_some(&self.changed, || {
+        until_some(if is_first { &self.changed } else { &self.more }, || {
             let mut state = self.state();
             let room = self.room(&state);
             if room < self.claim_min || !(is_first || state.is_backlog) {
@@ -94,9 +115,18 @@ impl Hands {
             state.in_hand.insert(execution.task.exec_id, execution.clone());
             state.waiting.push_back(execution);
         }
+        let is_backlog = state.is_backlog;
         drop(state);
         self.waiting.add_permits(count);
+        self.tell(is_backlog);
+    }
+
+    /// Has those look again who wait for a change.
+    fn tell(&self, is_backlog: bool) {
         self.changed.notify_waiters();
+        if is_backlog {
+            self.more.notify_waiters();
+        }
     }
 
     /// The next execution to run, when there is one; `None` once the worker stops.
@@ -108,8 +138,9 @@ impl Hands {
             let Some(execution) = state.waiting.pop_front() else { continue };
             if execution.is_lost() {
                 state.in_hand.remove(&execution.task.exec_id);
+                let is_backlog = state.is_backlog;
                 drop(state);
-                self.changed.notify_waiters();
+                self.tell(is_backlog);
                 continue;
             }
             state.running += 1;
@@ -128,12 +159,13 @@ impl Hands {
         // Who reports waits for the first, and then for enough of them or the last: to be woken for each would cost more than the report.
         let is_told = !(2..REPORT_BATCH).contains(&state.unsent.len()) || state.waiting.is_empty();
         let is_worth_it = self.room(&state) >= self.claim_min || state.in_hand.is_empty();
+        let is_backlog = state.is_backlog;
         drop(state);
         if is_told {
             self.ended.notify_one();
         }
         if is_worth_it {
-            self.changed.notify_waiters();
+            self.tell(is_backlog);
         }
     }
 
@@ -154,7 +186,8 @@ impl Hands {
         let count = state.unsent.iter().take(REPORT_BATCH).take_while(is_within).count();
         let count = count.max(1).min(state.unsent.len());
         if count == state.unsent.len() {
-            return std::mem::take(&mut state.unsent);
+            // As many again will follow under load: what holds them need not grow anew, under the lock.
+            return std::mem::replace(&mut state.unsent, Vec::with_capacity(count));
         }
         let reports = state.unsent.drain(..count).collect();
         drop(state);
@@ -166,12 +199,13 @@ impl Hands {
     /// Reports were answered.
     pub(super) fn settle(&self, reports: &[Report]) {
         let mut state = self.state();
-        for report in reports {
-            state.in_hand.remove(&report.exec_id);
-        }
+        // To let go of them takes longer than to find them, and slots wait for the lock.
+        let settled: Vec<_> = reports.iter().filter_map(|report| state.in_hand.remove(&report.exec_id)).collect();
         state.settled += 1;
+        let is_backlog = state.is_backlog;
         drop(state);
-        self.changed.notify_waiters();
+        self.tell(is_backlog);
+        drop(settled);
     }
 
     /// Everything in hand that some wish is about.

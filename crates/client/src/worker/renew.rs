@@ -3,7 +3,7 @@
 //! Between two heartbeats the same call saves the checkpoints that are new, at an interval or when a handler asks for it.
 
 use super::Shop;
-use crate::backend::Renewed;
+use crate::backend::{Claimed, Renewed};
 use crate::error::Result;
 use crate::execution::Execution;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ pub(super) async fn renew(shop: &Shop, mut executions: Vec<Arc<Execution>>, time
             match answer {
                 Renewed::Ok => execution.was_saved(revision),
                 Renewed::Cancelled | Renewed::Superseded => {
-                    tracing::info!(task = %execution.task.id, ?answer, "the task is not ours any more");
+                    let Claimed { id, exec_id, .. } = &execution.task;
+                    tracing::info!(task_id = id.0, %exec_id, ?answer, "the task is not ours any more");
                     execution.lose();
                 }
             }

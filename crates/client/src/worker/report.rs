@@ -77,7 +77,7 @@ async fn tell(shop: &Shop, reports: &[Report]) -> Result<Vec<Reported>> {
 
 /// A report that nobody takes as it is: its task must not stay with a worker that is done with it.
 async fn refused(shop: &Shop, report: &Report, error: &Error) -> Result<()> {
-    tracing::error!(%error, task = %report.id, "a report was refused");
+    tracing::error!(%error, task_id = report.id.0, exec_id = %report.exec_id, "a report was refused");
     let plain = Report {
         outcome: ReportedOutcome::Error,
         result: None,
@@ -92,10 +92,9 @@ async fn refused(shop: &Shop, report: &Report, error: &Error) -> Result<()> {
 }
 
 fn note(report: &Report, answer: Reported) {
+    let (task_id, exec_id) = (report.id.0, report.exec_id);
     match answer {
-        Reported::Accepted(status) => tracing::trace!(task = %report.id, %status, "reported"),
-        Reported::Superseded => {
-            tracing::info!(task = %report.id, exec = %report.exec_id, "the result came too late and is dropped");
-        }
+        Reported::Accepted(status) => tracing::trace!(task_id, %exec_id, %status, "reported"),
+        Reported::Superseded => tracing::info!(task_id, %exec_id, "the result came too late and is dropped"),
     }
 }

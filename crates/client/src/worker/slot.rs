@@ -2,6 +2,7 @@
 
 use super::Shop;
 use crate::backend::{Report, ReportedOutcome};
+use crate::error::Result;
 use crate::execution::Execution;
 use crate::handler::{Ended, TaskError, Way, run as run_handler};
 use crate::new_task::milliseconds;
@@ -9,11 +10,12 @@ use std::sync::Arc;
 use taskwheel_model::{field, limits};
 
 /// Runs handlers until the worker stops.
-pub(super) async fn run(shop: Arc<Shop>) {
+pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
     while let Some(execution) = shop.hands.next().await {
         let report = handle(&shop, &execution).await;
         shop.hands.end(&execution, report);
     }
+    Ok(())
 }
 
 /// Runs the handler of an execution. Nothing is reported of a task that was lost meanwhile.
@@ -51,7 +53,7 @@ pub(crate) fn report(execution: &Execution, ended: Ended) -> Report {
         error: error.map(|error| field::cut(&error, limits::ERROR_BYTES_MAX)),
         retry_after_ms: retry_after.map(|delay| milliseconds(delay).min(limits::RETRY_DELAY_MS_MAX)),
         // What succeeded has nothing to go on from.
-        checkpoint: execution.unsaved_checkpoint().filter(|_| outcome != ReportedOutcome::Success),
+        checkpoint: if outcome == ReportedOutcome::Success { None } else { execution.unsaved_checkpoint() },
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) async fn run(shop: Arc<Shop>, stop: impl Future<Output = ()>, now: im
         outcome = ended(&mut calls) => outcome,
         outcome = ended(&mut heartbeat) => outcome,
         outcome = ended(&mut reports) => outcome,
+        // None does while the worker works, unless it dies.
+        outcome = ended(&mut slots) => outcome,
         () = &mut now => {
             is_now = true;
             Ok(())
@@ -69,7 +71,7 @@ pub(super) async fn run(shop: Arc<Shop>, stop: impl Future<Output = ()>, now: im
 /// Lets handlers and reports end.
 async fn end(
     shop: &Shop,
-    mut slots: JoinSet<()>,
+    mut slots: JoinSet<Result<()>>,
     mut reports: JoinSet<Result<()>>,
     grace_over: impl Future<Output = ()>,
 ) {
@@ -162,6 +164,7 @@ pub(super) fn host_name() -> String {
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
+    use crate::handler::Running;
     use crate::worker::Until;
     use crate::{Client, NewTask, TaskContext, Worker};
     use tokio::sync::watch;
@@ -194,6 +197,26 @@ mod tests {
         let task = client.get(id).await.unwrap();
         assert_eq!(task.attempts_log[0].outcome, Some(crate::Outcome::Release));
     }
+
+    #[tokio::test]
+    async fn a_worker_ends_when_a_slot_dies() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("tasks.db").display());
+        let client = Client::embedded(url).await.unwrap();
+        client.submit(NewTask::new("dead", &())).await.unwrap();
+        let mut worker = Worker::new(&client).concurrency(2).grace(Duration::ZERO);
+        // No handler of an application can do this: theirs are caught.
+        let dead = |_: TaskContext| -> Running {
+            // From here on waiting takes no time.
+            tokio::time::pause();
+            panic!("the slot dies")
+        };
+        worker.handlers.insert("dead".into(), Arc::new(dead));
+        let ended = timeout(Duration::from_secs(3_600), worker.run_until(std::future::pending())).await;
+        let Ok(Err(Error::Unexpected(words))) = ended else { panic!("{ended:?}") };
+        assert!(words.contains("the slot dies"), "{words}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn reports_have_what_is_left_of_the_grace_period() {
         let time = async |left: u64| {

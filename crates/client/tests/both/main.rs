@@ -3,9 +3,11 @@
 mod support;
 
 mod client;
+mod failover;
 mod hung;
 mod nodes;
 mod origin;
+mod panics;
 mod refusals;
 mod runs;
 mod stopping;

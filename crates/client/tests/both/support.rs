@@ -52,10 +52,25 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(engine: Arc<Engine>) -> Server {
+        Server::serve(std::future::ready(engine)).await
+    }
+
+    /// A node with an engine and connections of its own, all of which end with it.
+    pub(crate) async fn on(database: &str) -> Server {
+        let options = Options::new(database);
+        Server::serve(async {
+            let store = taskwheel_client::store::open(options).await.unwrap();
+            Arc::new(Engine::start(store, EngineOptions::default()))
+        })
+        .await
+    }
+
+    async fn serve(engine: impl Future<Output = Arc<Engine>> + Send + 'static) -> Server {
         let threads = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = watch::channel(false);
         let (tell, told) = oneshot::channel();
         threads.spawn(async move {
+            let engine = engine.await;
             let listener = taskwheel_server::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
             tell.send(format!("http://{}", listener.address().unwrap())).unwrap();
             listener

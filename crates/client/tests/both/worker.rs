@@ -297,6 +297,15 @@ async fn a_checkpoint_that_is_too_large_is_refused_by_name(platform: &Platform) 
     assert!(platform.task(id).await.error_info.unwrap().starts_with("checkpoint: must have at most"));
 }
 
+async fn a_worker_is_listed_with_its_app_and_its_host(platform: &Platform) {
+    let worker = platform.worker().app("shop").host("here").handle("obey", obey);
+    worker.run_until_idle().await.unwrap();
+    let listed = platform.store().workers().await.unwrap();
+    let [worker] = listed.as_slice() else { panic!("one has called: {listed:?}") };
+    assert_eq!((worker.app.as_deref(), worker.host.as_str()), (Some("shop"), "here"));
+    assert!(worker.worker_id.starts_with("here-"), "{}", worker.worker_id);
+}
+
 async fn a_mistake_in_the_worker_ends_it(platform: &Platform) {
     let worker = platform.worker().handle("no spaces", obey);
     let ended = in_time("it ends", worker.run_until(std::future::pending())).await;
@@ -319,5 +328,6 @@ facts! {
     what_is_noted_is_saved_at_an_interval,
     what_is_saved_is_there_for_the_next_attempt,
     a_checkpoint_that_is_too_large_is_refused_by_name,
+    a_worker_is_listed_with_its_app_and_its_host,
     a_mistake_in_the_worker_ends_it,
 }
