@@ -10,6 +10,7 @@
 //!
 //! The page and the plots are made from the JSON alone.
 
+mod bars;
 mod charts;
 mod choice;
 mod describe;
