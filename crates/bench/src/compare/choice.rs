@@ -61,7 +61,7 @@ impl Entrant {
 
     /// How its figure differs from the others of the row.
     pub(super) fn note(&self, measure: Measure, flags: &Flags) -> String {
-        let (jobs, mut notes) = (self.jobs(flags), Vec::new());
+        let (jobs, mut notes) = (self.jobs(measure, flags), Vec::new());
         if measure.drains() && jobs < flags.common.scaled(JOBS) {
             notes.push(format!("{jobs} jobs"));
         }

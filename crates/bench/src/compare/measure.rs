@@ -85,9 +85,12 @@ impl Measure {
 }
 
 impl Entrant {
-    /// The jobs of its drains.
-    pub(super) fn jobs(&self, flags: &Flags) -> u64 {
-        let jobs = flags.common.scaled(JOBS).min(self.system.jobs_max);
+    /// The jobs of a drain.
+    pub(super) fn jobs(&self, measure: Measure, flags: &Flags) -> u64 {
+        let mut jobs = flags.common.scaled(JOBS).min(self.system.jobs_max);
+        if measure == Measure::Future {
+            jobs = jobs.min(self.system.beside_future_max);
+        }
         if self.trying.is_some() { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
     }
 
@@ -138,7 +141,7 @@ impl Entrant {
 
     /// Loads, vacuums and drains, and insists that all of it was done.
     async fn drain(&self, place: &Place, measure: Measure, flags: &Flags) -> Result<Value> {
-        let (url, jobs) = (place.url(), self.jobs(flags));
+        let (url, jobs) = (place.url(), self.jobs(measure, flags));
         // The floor has tables of its own, in the same state.
         if !self.system.is_floor() {
             self.program.run(&["load", &url, &jobs.to_string()]).await?;

@@ -43,6 +43,8 @@ pub(crate) struct System {
     pub(crate) polls_ms: Option<&'static str>,
     /// A slow one drains fewer jobs, so that a run ends.
     pub(crate) jobs_max: u64,
+    /// The same beside future rows, where each claim walks over them.
+    pub(crate) beside_future_max: u64,
     /// What it cannot do, and why.
     pub(crate) lacks: &'static [(Measure, &'static str)],
     /// The only measurements that it is here for, and why.
@@ -64,6 +66,7 @@ const OURS: System = System {
     submits: &[],
     polls_ms: None,
     jobs_max: JOBS,
+    beside_future_max: JOBS,
     lacks: &[],
     part: None,
     driver: Driver::Ours("embedded"),
@@ -211,7 +214,7 @@ pub(crate) const ALL: &[System] = &[
                    parallel, pool of ten connections or of one; \
                    latency and delayed: polling each 10 ms, a heartbeat each 300 ms, times in whole seconds; finished jobs are kept",
         drains: &["serial", "parallel", "serial-one", "parallel-one"],
-        jobs_max: 3_000,
+        jobs_max: 10_000,
         lacks: &[NO_DEAD_ROWS],
         driver: Driver::Rust("apalis_rs", "apalis-driver"),
         ..OURS
@@ -225,6 +228,7 @@ pub(crate) const ALL: &[System] = &[
                    polling each 10 ms",
         drains: &["delete", "keep"],
         jobs_max: 3_000,
+        beside_future_max: 200,
         driver: Driver::Python("procrastinate_py"),
         ..OURS
     },
