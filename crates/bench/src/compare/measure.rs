@@ -91,7 +91,8 @@ impl Entrant {
         if measure == Measure::Future {
             jobs = jobs.min(self.system.beside_future_max);
         }
-        if self.trying.is_some() { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
+        // The floor is quick, and a setting that is not its fastest would flatter all that stand beside it.
+        if self.trying.is_some() && !self.system.is_floor() { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
     }
 
     /// Measures once. The answer has the values of each line.

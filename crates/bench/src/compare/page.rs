@@ -18,7 +18,7 @@ const MEASURED: &str = "\
 |---|---|---|
 | single submits | 1, 16 or 64 clients, with a connection each or fewer that they share, submit one job a call, each answered before the next, for 2 s | jobs a second |
 | bulk submits | one client submits 1,000 jobs a call, for 2 s | jobs a second |
-| drain | no-op jobs are loaded and the tables vacuumed; one or two worker processes, which are all connected before, work them off | jobs a second, from the first that runs in whichever process until none is left |
+| drain | no-op jobs are loaded and the tables vacuumed; one or two worker processes, which begin together, work them off | jobs a second, from the first that runs in whichever process until none is left |
 | beside future rows | the same, with a million more jobs that are due in a day; each run begins with the same tables | jobs a second |
 | held horizon | the same, while an idle transaction with a snapshot (repeatable read) keeps the database from cleaning up | jobs a second |
 | submit to start | a worker waits; one job every 10 to 30 ms and nothing else | from before the submit until the job runs |

@@ -77,7 +77,7 @@ const FLOOR: System = System {
     settings: "the floor, which is no queue and no peer: claims by one guarded UPDATE, finishes by DELETE and INSERT into a history, 100 or \
                500 a statement by 1 or 4 clients of one process, on tables and jobs of its own (a key and 60 bytes of payload)",
     drains: &["500x4", "500x1", "100x4", "100x1"],
-    part: Some((&[Measure::Drain1], "bare SQL drains, and is nothing else")),
+    part: Some((&[Measure::Drain1], "only the plain drain is held against it")),
     driver: Driver::Floor,
     ..OURS
 };
