@@ -7,7 +7,7 @@
 //   future(rows)              stores so many jobs that are due tomorrow and later
 //   stored()                  how many jobs wait
 //   left()                    a function that says how many due jobs have not ended
-//   work(setting, ran)        runs jobs in this process, and calls `ran` with a list of their data
+//   work(setting, ran)        connects, and answers a function that begins to run jobs in this process; `ran` gets a list of their data
 //   settings                  of `work`, for latency and delayed
 import { fork } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -20,6 +20,9 @@ const now = () => performance.timeOrigin + performance.now();
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const bulkJobs = 1000;
 const warmUp = 20;
+// How far apart the looks at the workers are; near the end they are closer, so that none is held against the peer.
+const look = 50;
+const lastLook = 5;
 const jobs = (count) => range(count, (id) => ({ data: { id } }));
 
 export async function drive(peer) {
@@ -73,16 +76,16 @@ async function load(peer, count) {
   for (let first = 0; first < count; first += 5000) await peer.addMany(to, jobs(Math.min(5000, count - first)));
 }
 
-// What `drain` starts, one for each process. It says how far it is when it is asked.
+// What `drain` starts, one for each process. It begins when it is told, and says how far it is when it is asked.
 async function work(peer, setting) {
   let done = 0;
   let first = null;
-  await peer.work(setting, (jobs) => {
+  const begin = await peer.work(setting, (jobs) => {
     first ??= now();
     done += jobs.length;
   });
   const peak = () => Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))[1]) / 1024;
-  process.on("message", () => process.send({ done, first, memory: peak() }));
+  process.on("message", (word) => (word === "go" ? begin() : process.send({ done, first, memory: peak() })));
   // Whoever started this process was ended.
   process.on("disconnect", () => process.exit(1));
   process.send("ready");
@@ -102,13 +105,20 @@ async function drain(peer, count, processes, setting) {
   try {
     await Promise.all(workers.map(answer));
     const sum = (progress) => progress.reduce((all, { done }) => all + done, 0);
+    workers.forEach((worker) => worker.send("go"));
     let progress;
-    do {
-      await sleep(50);
+    let done = 0;
+    while (done < count) {
+      await sleep(done > 0.9 * count ? lastLook : look);
       progress = await Promise.all(workers.map(ask));
-    } while (sum(progress) < count);
-    while ((await left()) > 0) await sleep(10);
-    const end = now();
+      done = sum(progress);
+    }
+    // Before the question is asked: what it takes to answer is not the peer's.
+    let end = now();
+    while ((await left()) > 0) {
+      await sleep(lastLook);
+      end = now();
+    }
     progress = await Promise.all(workers.map(ask));
     const first = Math.min(...progress.map((one) => one.first).filter((time) => time !== null));
     const memory = Math.max(...progress.map((one) => one.memory));
@@ -122,7 +132,8 @@ async function drain(peer, count, processes, setting) {
 async function timed(peer, setting, count, submit) {
   const to = await peer.open(4);
   const ran = [];
-  await peer.work(setting, (jobs) => jobs.forEach(({ from }) => ran.push([from, now()])));
+  const begin = await peer.work(setting, (jobs) => jobs.forEach(({ from }) => ran.push([from, now()])));
+  await begin();
   await sleep(2000);
   await submit(to);
   const until = now() + 60_000;

@@ -14,9 +14,12 @@ function job({ data, at }) {
 }
 
 await drive({
-  // A connection for each client.
-  open: (clients) => range(clients, () => new Queue("noop", { connection })),
-  add: (queues, data, client) => queues[client].add("noop", data, opts),
+  // A connection for each client, or fewer that they share, by the last word of the command.
+  open(clients) {
+    const shared = { one: 1, eight: 8 }[process.argv[6]] ?? clients;
+    return range(Math.min(clients, shared), () => new Queue("noop", { connection }));
+  },
+  add: (queues, data, client) => queues[client % queues.length].add("noop", data, opts),
   addMany: (queues, jobs) => queues[0].addBulk(jobs.map(job)),
   async future(rows) {
     for (let first = 0; first < rows; first += 5000) {
@@ -30,9 +33,14 @@ await drive({
     return wait + active;
   },
   async work(concurrency, ran) {
-    const worker = new Worker("noop", async ({ data }) => ran([data]), { connection, concurrency: Number(concurrency) });
+    const options = { connection, concurrency: Number(concurrency), autorun: false };
+    const worker = new Worker("noop", async ({ data }) => ran([data]), options);
     worker.on("error", (error) => console.error(error));
     await worker.waitUntilReady();
+    return () => {
+      // It resolves when the worker is closed, which nobody waits for.
+      worker.run();
+    };
   },
   settings: { latency: 100, delayed: 100 },
 });

@@ -1,7 +1,7 @@
 """Drives Celery on Redis by the commands of ../README.md.
 
-The worker is Celery's own command line, with this file as its application; it finds the broker in BROKER and writes when jobs ran
-into the directory RAN, a file for each process.
+The worker is Celery's own command line, with this file as its application; it finds the broker in BROKER and writes what ran into
+the directory RAN, a file for each process.
 """
 
 import datetime
@@ -26,9 +26,16 @@ QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--logle
 SETTINGS = {"prefork": ["--pool", "prefork", "--concurrency", "2", "-O", "fair"], "solo": ["--pool", "solo"]}
 
 
+STARTED = []
+
+
 @app.task(name="noop")
 def noop(number):
-    pass
+    """Writes a dot, and before the first of its process the time."""
+    if not STARTED:
+        STARTED.append(os.open(f"{os.environ['RAN']}/{os.getpid()}", os.O_CREAT | os.O_WRONLY | os.O_APPEND))
+        os.write(STARTED[0], f"{time.time()}\n".encode())
+    os.write(STARTED[0], b".")
 
 
 @app.task(name="counted")
@@ -105,24 +112,30 @@ def drain(url, jobs, processes, setting):
     jobs, broker = int(jobs), redis.Redis.from_url(url)
     if broker.llen("celery") != jobs:
         raise SystemExit(f"{jobs} jobs should be stored; {broker.llen('celery')} are")
-    workers = [start_worker(url, setting, f"worker{number}", "") for number in range(int(processes))]
-    try:
-        start = None
-        while True:
-            waiting, taken = broker.llen("celery"), broker.hlen("unacked")
-            if start is None and waiting < jobs:
-                # Those that were fetched by now are not counted, as they came before the clock.
-                start, counted_jobs = time.time(), waiting
-            if waiting == 0 and taken == 0:
-                break
-            if any(worker.poll() is not None for worker in workers):
-                raise SystemExit("a worker has ended")
-            time.sleep(0.002 if start is None else 0.02)
-        elapsed = time.time() - start
-        memory = max(peak(worker.pid) for worker in workers)
-        return {"done": jobs, "rate": counted_jobs / elapsed, "memory_mb": memory}
-    finally:
-        end(workers)
+    # Out of sight until all workers are there.
+    broker.rename("celery", "held")
+    with tempfile.TemporaryDirectory() as ran:
+        workers = [start_worker(url, setting, f"worker{number}", ran) for number in range(int(processes))]
+        try:
+            wait_until(workers, lambda: len(app.control.ping(timeout=0.5, limit=len(workers))) == len(workers), 0.05)
+            broker.rename("held", "celery")
+            wait_until(workers, lambda: broker.llen("celery") == 0, 0.02)
+            wait_until(workers, lambda: broker.hlen("unacked") == 0 and broker.llen("celery") == 0, 0.005)
+            ended = time.time()
+            files = [open(name).read().split("\n") for name in glob.glob(f"{ran}/*")]
+            started = min(float(first) for first, _ in files)
+            memory = max(peak(worker.pid) for worker in workers)
+            done = sum(len(dots) for _, dots in files)
+            return {"done": done, "rate": jobs / (ended - started), "memory_mb": memory}
+        finally:
+            end(workers)
+
+
+def wait_until(workers, reached, pause):
+    while not reached():
+        if any(worker.poll() is not None for worker in workers):
+            raise SystemExit("a worker has ended")
+        time.sleep(pause)
 
 
 def end(workers):

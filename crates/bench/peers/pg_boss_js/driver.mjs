@@ -50,7 +50,7 @@ await drive({
   },
   async work(setting, ran) {
     const boss = await open({ supervise: setting === "batch", useListenNotify: setting === "latency" });
-    await boss.work("noop", settings[setting], async (batch) => ran(batch.map(({ data }) => data)));
+    return () => boss.work("noop", settings[setting], async (batch) => ran(batch.map(({ data }) => data)));
   },
   settings: { latency: "latency", delayed: "delayed" },
 });

@@ -28,6 +28,20 @@ impl Database {
     /// Makes an empty database `taskwheel_bench_…` on the server of a URL, or an empty SQLite file beside the one it names.
     /// What an earlier run left under that name is removed.
     pub(crate) async fn create(server: &str, purpose: &str) -> Result<Database> {
+        Database::make(server, purpose, "").await
+    }
+
+    /// Makes another with all that this one has, where the database can do that at once. Nobody may be connected to this one, and what was
+    /// written must be in its file.
+    pub(crate) async fn copy(&self, purpose: &str) -> Result<Database> {
+        let copy = Database::make(&self.server, purpose, &format!(" TEMPLATE {}", self.name)).await?;
+        if self.dialect == Dialect::Sqlite {
+            std::fs::copy(sqlite_path(&self.url)?, sqlite_path(&copy.url)?)?;
+        }
+        Ok(copy)
+    }
+
+    async fn make(server: &str, purpose: &str, template: &str) -> Result<Database> {
         let dialect = Dialect::of(server)?;
         let name = format!("taskwheel_bench_{purpose}");
         let url = match dialect {
@@ -39,7 +53,7 @@ impl Database {
         database.remove().await?;
         if dialect != Dialect::Sqlite {
             let mut server = Sql::connect(dialect, server).await?;
-            server.run(&format!("CREATE DATABASE {}", database.name)).await?;
+            server.run(&format!("CREATE DATABASE {}{template}", database.name)).await?;
         }
         Ok(database)
     }

@@ -73,7 +73,8 @@ impl Row {
         })
     }
 
-    fn cells(&self) -> [String; 7] {
+    /// What its columns show.
+    pub(crate) fn cells(&self) -> [String; 7] {
         let figure = |value: Option<f64>| value.map_or_else(String::new, |value| self.unit.show(value));
         let bar = match self.bar {
             None => "—".into(),

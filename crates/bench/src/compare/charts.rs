@@ -37,11 +37,12 @@ pub(super) fn draw(results: &Results) -> Vec<(&'static str, String)> {
             .filter_map(|(name, short)| Some((results.rows.iter().find(|line| line.name == *name)?, *short)))
             .collect();
         let Some((first, _)) = lines.first() else { continue };
+        let systems = results.systems.iter().filter(|system| system.takes_part(lines.iter().map(|(line, _)| *line)));
         let chart = BarChart {
             title: title.to_owned(),
             unit: first.unit,
             series: lines.iter().map(|(_, short)| (*short).to_owned()).collect(),
-            groups: results.systems.iter().map(|system| group(system, &lines)).collect(),
+            groups: systems.map(|system| group(system, &lines)).collect(),
         };
         drawn.push((file, chart.draw()));
     }
@@ -51,6 +52,7 @@ pub(super) fn draw(results: &Results) -> Vec<(&'static str, String)> {
 fn group(system: &SystemInfo, lines: &[(&Line, &str)]) -> Group {
     let kind = match system {
         SystemInfo { ours: true, .. } => Kind::Ours,
+        SystemInfo { floor: true, .. } => Kind::Floor,
         SystemInfo { less_durable: Some(_), .. } => Kind::Less,
         _ => Kind::Peer,
     };

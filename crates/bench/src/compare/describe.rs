@@ -1,6 +1,6 @@
 //! What a comparison ran on: the machine, the servers, and the systems with their versions and settings.
 
-use super::results::{Results, SystemInfo};
+use super::results::{REVISION, Results, SystemInfo};
 use super::settings::Flags;
 use super::systems::{Storage, System};
 use super::word;
@@ -19,6 +19,7 @@ pub(super) async fn describe(flags: &Flags, systems: &[&'static System]) -> Resu
         machine: machine::size()?,
         runs: flags.common.runs,
         scale: flags.common.scale,
+        revision: REVISION,
         servers: servers(flags, systems).await?,
         systems: systems.iter().map(|system| info(system)).collect(),
         rows: Vec::new(),
@@ -30,6 +31,8 @@ fn info(system: &System) -> SystemInfo {
         name: system.name.to_owned(),
         title: system.title.to_owned(),
         ours: system.is_ours(),
+        floor: system.is_floor(),
+        part: system.part.map(|(_, why)| why.to_owned()),
         storage: system.storage.title().to_owned(),
         version: system.version.to_owned(),
         less_durable: system.less_durable.map(str::to_owned),

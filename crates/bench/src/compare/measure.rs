@@ -1,5 +1,6 @@
 //! One measurement of one system: what its driver is asked, and what of its answer counts.
 
+use super::choice::Choice;
 use super::place::Place;
 use super::settings::{Flags, Measure};
 use super::systems::{JOBS, System};
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 const SECONDS: f64 = 2.0;
 const LATENCY_JOBS: u64 = 400;
-const DELAYED_JOBS: u64 = 10_000;
-const DELAYED_SECONDS: f64 = 60.0;
-/// A minute of delayed jobs is measured once; its spread is that of its parts.
-const DELAYED_PARTS: usize = 3;
+/// As many a second as 10,000 over a minute, in a third of the time, so that there is time for several runs. A 99th percentile of so many
+/// is that of 33 jobs.
+const DELAYED_JOBS: u64 = 3_334;
+const DELAYED_SECONDS: f64 = 20.0;
 /// A trial of a setting has a fifth of the jobs.
 const TRIAL_SHARE: u64 = 5;
 const FUTURE_ROWS: u64 = 1_000_000;
@@ -25,11 +26,11 @@ const TIMED_JOBS_MIN: u64 = 30;
 pub(super) struct Entrant {
     pub(super) system: &'static System,
     pub(super) program: Program,
-    /// The setting of drains that was the fastest when it was tried.
-    pub(super) setting: &'static str,
-    /// Does it only try a setting? Then fewer jobs will do.
-    pub(super) trying: bool,
-    /// Where it has a million rows, while those are measured.
+    /// The settings that were the fastest when they were tried, by the measurement that they were tried with.
+    pub(super) choices: Vec<(Measure, Choice)>,
+    /// The setting that is just being tried, for which fewer jobs will do.
+    pub(super) trying: Option<&'static str>,
+    /// Where it has a million rows to copy, while those are measured.
     pub(super) future: Option<Place>,
 }
 
@@ -78,29 +79,28 @@ impl Measure {
         }
     }
 
-    /// How often it is done when so many runs are asked for.
-    pub(super) fn runs(self, asked: usize) -> usize {
-        if self == Measure::Delayed { 1 } else { asked }
-    }
-
     fn processes(self) -> &'static str {
         if self == Measure::Drain2 { "2" } else { "1" }
     }
 }
 
 impl Entrant {
-    /// The jobs of its drains.
-    pub(super) fn jobs(&self, flags: &Flags) -> u64 {
-        let jobs = flags.common.scaled(JOBS).min(self.system.jobs_max);
-        if self.trying { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
+    /// The jobs of a drain.
+    pub(super) fn jobs(&self, measure: Measure, flags: &Flags) -> u64 {
+        let mut jobs = flags.common.scaled(JOBS).min(self.system.jobs_max);
+        if measure == Measure::Future {
+            jobs = jobs.min(self.system.beside_future_max);
+        }
+        // The floor is quick, and a setting that is not its fastest would flatter all that stand beside it.
+        if self.trying.is_some() && !self.system.is_floor() { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
     }
 
     /// Measures once. The answer has the values of each line.
     pub(super) async fn measure(&mut self, measure: Measure, flags: &Flags) -> Result<Vec<Vec<f64>>> {
-        if measure == Measure::Future {
-            return self.drain_beside_future(flags).await;
-        }
-        let place = Place::new(self.system.storage, flags, self.system.name).await?;
+        let place = match measure {
+            Measure::Future => self.beside_future(flags).await?,
+            _ => Place::new(self.system.storage, flags, self.system.name).await?,
+        };
         let found = self.at(&place, measure, flags).await;
         place.remove().await?;
         found
@@ -110,9 +110,9 @@ impl Entrant {
         let (url, seconds) = (place.url(), flags.common.seconds(SECONDS).to_string());
         let rate = |figures: Value| Ok(vec![vec![number(&figures, "rate")?]]);
         match measure {
-            Measure::Submit1 => rate(self.program.figures(&["submit", &url, "1", &seconds]).await?),
-            Measure::Submit16 => rate(self.program.figures(&["submit", &url, "16", &seconds]).await?),
-            Measure::Submit64 => rate(self.program.figures(&["submit", &url, "64", &seconds]).await?),
+            Measure::Submit1 => rate(self.submit(&url, "1", &seconds, measure).await?),
+            Measure::Submit16 => rate(self.submit(&url, "16", &seconds, measure).await?),
+            Measure::Submit64 => rate(self.submit(&url, "64", &seconds, measure).await?),
             Measure::Bulk => rate(self.program.figures(&["bulk", &url, &seconds]).await?),
             Measure::Drain1 => {
                 let figures = self.drain(place, measure, flags).await?;
@@ -122,25 +122,35 @@ impl Entrant {
             Measure::Latency => {
                 let jobs = flags.common.scaled(LATENCY_JOBS).max(TIMED_JOBS_MIN);
                 let times = times(&self.program.figures(&["latency", &url, &jobs.to_string()]).await?, jobs)?;
-                Ok(percentiles(&[times]))
+                Ok(percentiles(&times))
             }
             Measure::Delayed => {
                 let jobs = flags.common.scaled(DELAYED_JOBS).max(TIMED_JOBS_MIN);
                 let (all, seconds) = (jobs.to_string(), flags.common.seconds(DELAYED_SECONDS).to_string());
-                let times = times(&self.program.figures(&["delayed", &url, &all, &seconds]).await?, jobs)?;
-                let part = times.len().div_ceil(DELAYED_PARTS);
-                Ok(percentiles(&times.chunks(part).map(<[f64]>::to_vec).collect::<Vec<_>>()))
+                let mut command = vec!["delayed", &url, &all, &seconds];
+                command.extend(self.system.polls_ms);
+                Ok(percentiles(&times(&self.program.figures(&command).await?, jobs)?))
             }
         }
     }
 
+    async fn submit(&self, url: &str, clients: &str, seconds: &str, measure: Measure) -> Result<Value> {
+        let mut command = vec!["submit", url, clients, seconds];
+        command.extend(self.setting(measure));
+        self.program.figures(&command).await
+    }
+
     /// Loads, vacuums and drains, and insists that all of it was done.
     async fn drain(&self, place: &Place, measure: Measure, flags: &Flags) -> Result<Value> {
-        let (url, jobs) = (place.url(), self.jobs(flags));
-        self.program.run(&["load", &url, &jobs.to_string()]).await?;
-        place.vacuum().await?;
+        let (url, jobs) = (place.url(), self.jobs(measure, flags));
+        // The floor has tables of its own, in the same state.
+        if !self.system.is_floor() {
+            self.program.run(&["load", &url, &jobs.to_string()]).await?;
+            place.vacuum().await?;
+        }
         let held = if measure == Measure::Horizon { place.hold().await? } else { None };
-        let drain = ["drain", &url, &jobs.to_string(), measure.processes(), self.setting];
+        let setting = self.setting(measure).unwrap_or_default();
+        let drain = ["drain", &url, &jobs.to_string(), measure.processes(), setting];
         let figures = self.program.figures(&drain).await?;
         drop(held);
         let done = figures["done"].as_u64();
@@ -150,20 +160,20 @@ impl Entrant {
         Ok(figures)
     }
 
-    /// The rows stay from run to run: loading a million takes longer than a drain.
-    async fn drain_beside_future(&mut self, flags: &Flags) -> Result<Vec<Vec<f64>>> {
-        let place = match self.future.take() {
-            Some(place) => place,
-            None => {
-                let place = Place::new(self.system.storage, flags, self.system.name).await?;
-                let rows = flags.common.scaled(FUTURE_ROWS).to_string();
-                self.program.run(&["future", &place.url(), &rows]).await?;
-                place
-            }
-        };
-        let figures = self.drain(&place, Measure::Future, flags).await;
-        self.future = Some(place);
-        Ok(vec![vec![number(&figures?, "rate")?]])
+    /// A place with a million rows for one run. They are loaded once and copied where that can be done, as loading them takes longer than
+    /// a drain; every run begins with the same tables.
+    async fn beside_future(&mut self, flags: &Flags) -> Result<Place> {
+        let name = self.system.name;
+        if let Some(rows) = &self.future {
+            return rows.copy(name).await?.ok_or_else(|| "what was copied once cannot be copied again".into());
+        }
+        let loaded = Place::new(self.system.storage, flags, &format!("{name}-future")).await?;
+        let rows = flags.common.scaled(FUTURE_ROWS).to_string();
+        self.program.run(&["future", &loaded.url(), &rows]).await?;
+        loaded.vacuum().await?;
+        let Some(copy) = loaded.copy(name).await? else { return Ok(loaded) };
+        self.future = Some(loaded);
+        Ok(copy)
     }
 
     /// Removes what is kept from run to run.
@@ -185,7 +195,7 @@ fn times(figures: &Value, jobs: u64) -> Result<Vec<f64>> {
     if times.len() as u64 == jobs { Ok(times) } else { Err(format!("of {jobs} jobs {} ran", times.len()).into()) }
 }
 
-/// The median of each part, and the 99th percentile of each.
-fn percentiles(parts: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    [0.5, 0.99].map(|share| parts.iter().map(|part| percentile(part, share)).collect()).to_vec()
+/// The median and the 99th percentile.
+fn percentiles(times: &[f64]) -> Vec<Vec<f64>> {
+    [0.5, 0.99].map(|share| vec![percentile(times, share)]).to_vec()
 }

@@ -10,7 +10,9 @@
 //!
 //! The page and the plots are made from the JSON alone.
 
+mod bars;
 mod charts;
+mod choice;
 mod describe;
 mod measure;
 mod page;
@@ -27,7 +29,7 @@ use measure::Entrant;
 use results::{Cell, Line, Results};
 use settings::{Flags, Measure};
 use std::path::{Path, PathBuf};
-use systems::{JOBS, System};
+use systems::System;
 
 /// Where the JSON goes unless it is said.
 const JSON: &str = "comparison.json";
@@ -84,7 +86,7 @@ async fn prepare(wanted: &[&'static System]) -> (Vec<Entrant>, Vec<(&'static str
     for &system in wanted {
         match system.program().await {
             Ok(program) => {
-                entrants.push(Entrant { system, program, setting: system.drains[0], trying: false, future: None });
+                entrants.push(Entrant { system, program, choices: Vec::new(), trying: None, future: None });
             }
             Err(error) => absent.push((system.name, format!("could not be installed: {error}"))),
         }
@@ -107,15 +109,13 @@ async fn compare(
     };
     let mut found: Vec<Vec<Cell>> =
         entrants.iter().map(|one| new(one.system.name, one.system.lacks(measure).unwrap_or_default())).collect();
-    if measure.drains() {
-        for (entrant, cells) in entrants.iter_mut().zip(&mut found).filter(|(_, cells)| cells[0].missing.is_empty()) {
-            if let Err(error) = entrant.choose(measure, flags).await {
-                let why = failed(&*error);
-                cells.iter_mut().for_each(|cell| cell.missing.clone_from(&why));
-            }
+    for (entrant, cells) in entrants.iter_mut().zip(&mut found).filter(|(_, cells)| cells[0].missing.is_empty()) {
+        if let Err(error) = entrant.choose(measure, flags).await {
+            let why = failed(&*error);
+            cells.iter_mut().for_each(|cell| cell.missing.clone_from(&why));
         }
     }
-    for run in 1..=measure.runs(flags.common.runs) {
+    for run in 1..=flags.common.runs {
         for (entrant, cells) in entrants.iter_mut().zip(&mut found).filter(|(_, cells)| cells[0].missing.is_empty()) {
             match entrant.measure(measure, flags).await {
                 Ok(values) => {
@@ -135,7 +135,9 @@ async fn compare(
     }
     for (entrant, cells) in entrants.iter_mut().zip(&mut found) {
         entrant.clean_up().await?;
-        cells.iter_mut().for_each(|cell| cell.note = entrant.note(measure, flags));
+        for cell in cells.iter_mut().filter(|cell| cell.missing.is_empty()) {
+            cell.note = entrant.note(measure, flags);
+        }
     }
     found.extend(absent.iter().map(|(name, why)| new(name, why)));
     let line = |(place, heading): (usize, measure::Heading)| Line {
@@ -153,47 +155,6 @@ fn failed(error: &dyn std::error::Error) -> String {
     let last = said.rsplit(" | ").next().unwrap_or_default();
     let word = |word: &str| if word.matches('/').count() > 1 { "…".to_owned() } else { word.to_owned() };
     format!("failed: {}", last.split_whitespace().map(word).collect::<Vec<_>>().join(" "))
-}
-
-impl Entrant {
-    /// Tries the settings of its drains once, and keeps the fastest.
-    async fn choose(&mut self, measure: Measure, flags: &Flags) -> Result<()> {
-        if self.system.drains.len() < 2 || !matches!(measure, Measure::Drain1 | Measure::Drain2) {
-            return Ok(());
-        }
-        let mut best = (0.0, self.setting);
-        for setting in self.system.drains {
-            (self.setting, self.trying) = (setting, true);
-            let tried = self.measure(measure, flags).await;
-            self.trying = false;
-            let rate = tried?[0][0];
-            progress(&format!("trying {} with {setting}: {rate:.0}/s", self.system.name));
-            if rate > best.0 {
-                best = (rate, setting);
-            }
-        }
-        self.setting = best.1;
-        Ok(())
-    }
-
-    /// How its figure differs from the others of the row.
-    fn note(&self, measure: Measure, flags: &Flags) -> String {
-        let (jobs, mut notes) = (self.jobs(flags), Vec::new());
-        if measure.drains() && jobs < flags.common.scaled(JOBS) {
-            notes.push(format!("{jobs} jobs"));
-        }
-        if measure.drains() && self.system.drains.len() > 1 {
-            notes.push(format!("setting: {}", self.setting));
-        }
-        notes.join(", ")
-    }
-}
-
-impl Measure {
-    /// Does it work off jobs as fast as it can?
-    fn drains(self) -> bool {
-        matches!(self, Measure::Drain1 | Measure::Drain2 | Measure::Future | Measure::Horizon)
-    }
 }
 
 /// The name of a measurement on the command line.

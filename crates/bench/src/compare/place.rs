@@ -1,4 +1,4 @@
-//! Where one measurement of one system takes place: a database or a server of its own, empty and gone afterwards.
+//! Where one run of one system takes place: a database or a server of its own, gone afterwards.
 
 use super::settings::Flags;
 use super::systems::Storage;
@@ -10,6 +10,11 @@ use taskwheel_store::Dialect;
 /// Every table that there is, of whatever system.
 const EVERY_TABLE: &str = "";
 
+/// What a database is called for.
+fn purpose(name: &str) -> String {
+    format!("compare_{}", name.replace('-', "_"))
+}
+
 /// A place.
 pub(super) enum Place {
     Database(Database),
@@ -20,7 +25,7 @@ impl Place {
     /// Makes one, with a name that no other has at the time.
     pub(super) async fn new(storage: Storage, flags: &Flags, name: &str) -> Result<Place> {
         let none = "no server was given";
-        let name = format!("compare_{}", name.replace('-', "_"));
+        let name = purpose(name);
         Ok(match storage {
             Storage::Sqlite => Place::Database(Database::create(&flags.common.url, &name).await?),
             Storage::Postgres => {
@@ -29,6 +34,16 @@ impl Place {
             Storage::Mysql => Place::Database(Database::create(flags.mysql.as_deref().ok_or(none)?, &name).await?),
             Storage::Service(kind) => Place::Service(Service::start(kind).await?),
         })
+    }
+
+    /// Another one with all that is here, where that is quicker than to load it again.
+    pub(super) async fn copy(&self, name: &str) -> Result<Option<Place>> {
+        match self {
+            Place::Database(database) if database.dialect != Dialect::Mysql => {
+                Ok(Some(Place::Database(database.copy(&purpose(name)).await?)))
+            }
+            Place::Database(_) | Place::Service(_) => Ok(None),
+        }
     }
 
     pub(super) fn url(&self) -> String {

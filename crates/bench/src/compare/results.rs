@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// How it is measured now. In 1 the clocks of all drains start with the first job, runs beside future rows begin alike, and lateness is
+/// measured as often as everything else.
+pub(crate) const REVISION: u32 = 1;
+
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -17,6 +21,9 @@ pub(crate) struct Results {
     pub(crate) machine: String,
     pub(crate) runs: usize,
     pub(crate) scale: f64,
+    /// How it was measured, which changes now and then: [`REVISION`], or 0 before it was told.
+    #[serde(default)]
+    pub(crate) revision: u32,
     /// The servers and their versions and settings, by name.
     pub(crate) servers: BTreeMap<String, String>,
     pub(crate) systems: Vec<SystemInfo>,
@@ -31,6 +38,12 @@ pub(crate) struct SystemInfo {
     pub(crate) title: String,
     /// Is it Taskwheel?
     pub(crate) ours: bool,
+    /// Is it bare SQL, and no peer?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) floor: bool,
+    /// Why it is here for some measurements only; none where it is for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<String>,
     pub(crate) storage: String,
     pub(crate) version: String,
     /// Why it is less durable than ours; none where it is as durable.
@@ -66,6 +79,12 @@ pub(crate) struct Cell {
 }
 
 impl Results {
+    /// A small one for tests.
+    #[cfg(test)]
+    pub(crate) fn fixture() -> Results {
+        serde_json::from_str(include_str!("../../fixtures/comparison.json")).expect("the fixture is a comparison")
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Results> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(serde_json::from_str(&text)?)
@@ -77,6 +96,19 @@ impl Results {
 
     pub(crate) fn system(&self, name: &str) -> Option<&SystemInfo> {
         self.systems.iter().find(|system| system.name == name)
+    }
+}
+
+impl SystemInfo {
+    /// Is it neither Taskwheel nor bare SQL?
+    pub(crate) fn is_peer(&self) -> bool {
+        !self.ours && !self.floor
+    }
+
+    /// Has it a part in one of these lines, be it a failure?
+    pub(crate) fn takes_part<'l>(&self, lines: impl IntoIterator<Item = &'l Line>) -> bool {
+        let Some(why) = &self.part else { return true };
+        lines.into_iter().filter_map(|line| line.cell(&self.name)).any(|cell| cell.missing != *why)
     }
 }
 
@@ -106,5 +138,11 @@ impl Cell {
     pub(crate) fn spread(&self) -> (f64, f64) {
         let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
         (least, self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+    }
+
+    /// Do the runs of both overlap, so that which is ahead is noise as likely as not?
+    pub(crate) fn overlaps(&self, other: &Cell) -> bool {
+        let ((least, most), (its_least, its_most)) = (self.spread(), other.spread());
+        least <= its_most && its_least <= most
     }
 }

@@ -17,8 +17,10 @@ pub(crate) enum Storage {
 /// How its driver is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
-    /// This program: embedded or http.
+    /// This program: embedded, not-kept or http.
     Ours(&'static str),
+    /// This program with bare SQL.
+    Floor,
     Node(&'static str),
     Rust(&'static str, &'static str),
     Python(&'static str),
@@ -35,10 +37,18 @@ pub(crate) struct System {
     pub(crate) settings: &'static str,
     /// The settings of a drain: all are tried once, the fastest is measured.
     pub(crate) drains: &'static [&'static str],
+    /// The same for submits by several clients; none where there is nothing to choose.
+    pub(crate) submits: &'static [&'static str],
+    /// How often it looks for what falls due, where that is not its driver's choice.
+    pub(crate) polls_ms: Option<&'static str>,
     /// A slow one drains fewer jobs, so that a run ends.
     pub(crate) jobs_max: u64,
+    /// The same beside future rows, where each claim walks over them.
+    pub(crate) beside_future_max: u64,
     /// What it cannot do, and why.
     pub(crate) lacks: &'static [(Measure, &'static str)],
+    /// The only measurements that it is here for, and why.
+    pub(crate) part: Option<(&'static [Measure], &'static str)>,
     driver: Driver,
 }
 
@@ -53,15 +63,31 @@ const OURS: System = System {
     less_durable: None,
     settings: "",
     drains: &["sdk"],
+    submits: &[],
+    polls_ms: None,
     jobs_max: JOBS,
+    beside_future_max: JOBS,
     lacks: &[],
+    part: None,
     driver: Driver::Ours("embedded"),
+};
+
+const FLOOR: System = System {
+    version: "–",
+    settings: "the floor, which is no queue and no peer: claims by one guarded UPDATE, finishes by DELETE and INSERT into a history, 100 or \
+               500 a statement by 1 or 4 clients of one process, on tables and jobs of its own (a key and 60 bytes of payload)",
+    drains: &["500x4", "500x1", "100x4", "100x1"],
+    part: Some((&[Measure::Drain1], "only the plain drain is held against it")),
+    driver: Driver::Floor,
+    ..OURS
 };
 
 const EMBEDDED: &str = "an engine in the process; submits by the SDK; workers of the SDK, 64 handlers at once, queue of 4,000; the history \
                         of what succeeded is kept";
 const HTTP: &str = "`taskwheel serve` as it starts; submits by a plain HTTP/1.1 client on connections that stay open; workers of the SDK, \
                     64 handlers at once, queue of 4,000; the history of what succeeded is kept";
+const NOT_KEPT: &str = "an engine in the process; workers of the SDK, 64 handlers at once, queue of 4,000; what succeeded is not kept, as \
+                        the graphile workers delete it too; only drains: nothing else depends on what is kept";
 const NO_DEAD_ROWS: (Measure, &str) = (Measure::Horizon, "SQLite leaves no dead rows behind");
 const NO_SNAPSHOT: (Measure, &str) = (Measure::Horizon, "no transaction that could hold anything back");
 const REDIS: &str = "Redis as shipped answers before anything is on disk";
@@ -91,6 +117,15 @@ pub(crate) const ALL: &[System] = &[
         ..OURS
     },
     System {
+        name: "taskwheel-postgres-not-kept",
+        title: "Taskwheel, PostgreSQL, not kept",
+        storage: Storage::Postgres,
+        settings: NOT_KEPT,
+        part: Some((&[Measure::Drain1, Measure::Drain2], "measured where history is kept")),
+        driver: Driver::Ours("not-kept"),
+        ..OURS
+    },
+    System {
         name: "taskwheel-postgres-http",
         title: "Taskwheel, PostgreSQL, HTTP",
         storage: Storage::Postgres,
@@ -113,6 +148,9 @@ pub(crate) const ALL: &[System] = &[
         driver: Driver::Ours("http"),
         ..OURS
     },
+    System { name: "floor-sqlite", title: "bare SQL, SQLite", drains: &["500x1", "100x1"], ..FLOOR },
+    System { name: "floor-postgres", title: "bare SQL, PostgreSQL", storage: Storage::Postgres, ..FLOOR },
+    System { name: "floor-mariadb", title: "bare SQL, MariaDB", storage: Storage::Mysql, ..FLOOR },
     System {
         name: "graphile-worker-npm",
         title: "graphile-worker (npm)",
@@ -121,6 +159,17 @@ pub(crate) const ALL: &[System] = &[
         settings: "drain: 24 jobs at once, pool of 25, local queue of 500 with or without refetchDelay 10 ms, batched completion; \
                    latency: 4 at once, no local queue; delayed: the same, polling each 10 ms; finished jobs are deleted",
         drains: &["refetch", "plain"],
+        driver: Driver::Node("graphile_worker_js"),
+        ..OURS
+    },
+    System {
+        name: "graphile-worker-npm-100ms",
+        title: "graphile-worker (npm), each 100 ms",
+        version: "0.18.0",
+        storage: Storage::Postgres,
+        settings: "as above, polling each 100 ms; only lateness: nothing else depends on it",
+        polls_ms: Some("100"),
+        part: Some((&[Measure::Delayed], "measured above")),
         driver: Driver::Node("graphile_worker_js"),
         ..OURS
     },
@@ -161,9 +210,10 @@ pub(crate) const ALL: &[System] = &[
         name: "apalis-sqlite",
         title: "apalis, SQLite",
         version: "1.0.0",
-        settings: "WAL and synchronous=FULL as ours, where its setup says OFF; drain: batches of 1,000, lock_tasks off, one after the other or 100 in parallel; \
+        settings: "WAL and synchronous=FULL as ours, where its setup says OFF; drain: batches of 1,000, lock_tasks off, one after the other or 100 in \
+                   parallel, pool of ten connections or of one; \
                    latency and delayed: polling each 10 ms, a heartbeat each 300 ms, times in whole seconds; finished jobs are kept",
-        drains: &["serial", "parallel"],
+        drains: &["serial", "parallel", "serial-one", "parallel-one"],
         jobs_max: 10_000,
         lacks: &[NO_DEAD_ROWS],
         driver: Driver::Rust("apalis_rs", "apalis-driver"),
@@ -178,6 +228,7 @@ pub(crate) const ALL: &[System] = &[
                    polling each 10 ms",
         drains: &["delete", "keep"],
         jobs_max: 3_000,
+        beside_future_max: 200,
         driver: Driver::Python("procrastinate_py"),
         ..OURS
     },
@@ -187,8 +238,10 @@ pub(crate) const ALL: &[System] = &[
         version: "6.7.0",
         storage: Storage::Service(Kind::Redis),
         less_durable: Some(REDIS),
-        settings: "100 or 300 jobs at once; removeOnComplete and removeOnFail; one connection for each client",
+        settings: "100 or 300 jobs at once; removeOnComplete and removeOnFail; clients with a connection of their own, or sharing eight \
+                   or one",
         drains: &["100", "300"],
+        submits: &["own", "eight", "one"],
         lacks: &[NO_SNAPSHOT],
         driver: Driver::Node("bullmq_js"),
         ..OURS
@@ -202,13 +255,14 @@ pub(crate) const ALL: &[System] = &[
         settings: "prefork with 2 children or the solo pool, -O fair, without gossip, mingle and heartbeat, results ignored, \
                    prefetch multiplier 64; clients are threads of up to two processes",
         drains: &["prefork", "solo"],
-        jobs_max: 10_000,
+        jobs_max: 5_000,
         lacks: &[
             (Measure::Bulk, "no call that submits many"),
             (Measure::Future, "delayed tasks are held in the memory of a worker"),
             NO_SNAPSHOT,
         ],
         driver: Driver::Python("celery_py"),
+        ..OURS
     },
     System {
         name: "beanstalkd",
@@ -219,7 +273,7 @@ pub(crate) const ALL: &[System] = &[
         drains: &["4", "16"],
         jobs_max: 20_000,
         lacks: &[
-            (Measure::Future, "no way to load a million delayed jobs in less than minutes: each is an fsync"),
+            (Measure::Future, "a million delayed jobs, each with its fsync, take two minutes to load for each run"),
             NO_SNAPSHOT,
         ],
         driver: Driver::Rust("beanstalkd_rs", "beanstalkd-driver"),
@@ -232,18 +286,26 @@ impl System {
         matches!(self.driver, Driver::Ours(_))
     }
 
+    pub(crate) fn is_floor(&self) -> bool {
+        self.driver == Driver::Floor
+    }
+
     /// Installs or builds its driver.
     pub(crate) async fn program(&self) -> Result<Program> {
         match self.driver {
             Driver::Ours(way) => Program::ours(self.title, way),
+            Driver::Floor => Program::ours(self.title, "floor"),
             Driver::Node(folder) => Program::node(self.title, folder).await,
             Driver::Rust(folder, binary) => Program::rust(self.title, folder, binary).await,
             Driver::Python(folder) => Program::python(self.title, folder).await,
         }
     }
 
-    /// Why it cannot do something.
+    /// Why it cannot do something, or need not.
     pub(crate) fn lacks(&self, measure: Measure) -> Option<&'static str> {
+        if let Some((measures, why)) = self.part {
+            return (!measures.contains(&measure)).then_some(why);
+        }
         self.lacks.iter().find(|(lacking, _)| *lacking == measure).map(|(_, why)| *why)
     }
 
@@ -251,6 +313,7 @@ impl System {
     pub(crate) fn commands(&self) -> String {
         match self.driver {
             Driver::Ours(way) => format!("taskwheel-bench driver {way} COMMAND"),
+            Driver::Floor => "taskwheel-bench driver floor COMMAND".into(),
             Driver::Node(folder) => format!("node crates/bench/peers/{folder}/driver.mjs COMMAND"),
             Driver::Rust(folder, _) => {
                 format!("cargo run --release --manifest-path crates/bench/peers/{folder}/Cargo.toml -- COMMAND")

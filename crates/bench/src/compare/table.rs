@@ -8,11 +8,12 @@ pub(super) fn print(results: &Results) {
     println!("\n{} · medians of {} · scale {}", results.machine, results.runs, results.scale);
     for line in &results.rows {
         println!("\n{}", line.title);
-        for cell in &line.cells {
+        let takes_part = |cell: &&Cell| results.system(&cell.system).is_none_or(|system| system.takes_part([line]));
+        for cell in line.cells.iter().filter(takes_part) {
             let title = results.system(&cell.system).map_or(cell.system.as_str(), |system| &system.title);
             let durable = results.system(&cell.system).is_none_or(|system| system.less_durable.is_none());
             let mark = if durable { " " } else { "*" };
-            println!("  {title:<32}{mark} {}", figure(line, cell));
+            println!("  {title:<34}{mark} {}", figure(line, cell));
         }
     }
     if results.scale < 1.0 {

@@ -2,46 +2,71 @@
 
 use super::site::{Site, Way};
 use super::{CONCURRENCY, QUEUE, TYPE};
+use crate::common::clock::now_exact_ms;
+use crate::common::database::Database;
 use crate::common::memory::peak_mb;
 use crate::floor::Result;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 use taskwheel_client::{Client, TaskContext, Worker};
 
-/// Works off what was loaded, and counts it in the history.
+/// What a worker process says at its end.
+#[derive(Serialize, Deserialize)]
+struct Worked {
+    done: u64,
+    /// When its first handler ran, in milliseconds since 1970; none where others were faster.
+    first: Option<f64>,
+    /// When everything was reported.
+    end: f64,
+    memory_mb: f64,
+}
+
+/// Works off what was loaded, and counts it in the tables. The clock is that of all drivers: from the first handler that runs, in
+/// whichever process, until nothing is left.
 pub(super) async fn drain(way: Way, url: &str, jobs: u64, processes: usize) -> Result<Value> {
     // Where there is a server, all workers are on it; otherwise each has an engine of its own, and this process has none.
     let site = if way == Way::Http { Some(Site::open(way, url).await?) } else { None };
     let server = site.as_ref().and_then(|site| site.server.as_ref());
     let address = server.map_or_else(|| url.to_owned(), |server| format!("http://{}", server.address));
-    let before = finished(url).await?;
+    let before = Tables::count(url).await?;
     let mut workers = (0..processes).map(|_| Process::start(way, &address)).collect::<Result<Vec<_>>>()?;
-    let clock = Instant::now();
     workers.iter_mut().try_for_each(Process::go)?;
-    let (mut done, mut memory) = (0, 0.0_f64);
-    for worker in &mut workers {
-        let (its_done, its_memory) = worker.result()?;
-        done += its_done;
-        memory = memory.max(its_memory);
-    }
-    let elapsed = clock.elapsed();
+    let worked = workers.iter_mut().map(Process::result).collect::<Result<Vec<_>>>()?;
+    let first = worked.iter().filter_map(|one| one.first).reduce(f64::min).ok_or("no task ran")?;
+    let end = worked.iter().map(|one| one.end).fold(first, f64::max);
+    let mut memory = worked.iter().map(|one| one.memory_mb).fold(0.0, f64::max);
     if let Some(Site { server: Some(server), .. }) = site {
         memory = server.kill()?;
     }
-    let kept = finished(url).await? - before;
-    if (done, kept) != (jobs, jobs) {
-        return Err(format!("{jobs} tasks were due; {done} were done, and {kept} are in the history").into());
+    let (done, after) = (worked.iter().map(|one| one.done).sum::<u64>(), Tables::count(url).await?);
+    let (ended, kept) = (before.live - after.live, after.finished - before.finished);
+    let expected = if way.keeps() { jobs } else { 0 };
+    if (done, ended, kept) != (jobs, jobs.cast_signed(), expected.cast_signed()) {
+        return Err(
+            format!("{jobs} tasks were due; {done} were done, {ended} have ended, {kept} are in the history").into()
+        );
     }
-    Ok(json!({ "done": done, "rate": jobs as f64 / elapsed.as_secs_f64(), "memory_mb": memory }))
+    Ok(json!({ "done": done, "rate": jobs as f64 / ((end - first) / 1_000.0), "memory_mb": memory }))
 }
 
-async fn finished(url: &str) -> Result<u64> {
-    let mut sql = crate::common::database::Database::at(url)?.sql().await?;
-    Ok(u64::try_from(sql.number("SELECT COUNT(*) FROM task_history").await?)?)
+/// How many tasks there are.
+struct Tables {
+    /// Those that have not ended.
+    live: i64,
+    finished: i64,
+}
+
+impl Tables {
+    async fn count(url: &str) -> Result<Tables> {
+        let mut sql = Database::at(url)?.sql().await?;
+        let live = "SELECT (SELECT COUNT(*) FROM task_waiting) + (SELECT COUNT(*) FROM task_running)";
+        let live = sql.number(live).await?;
+        Ok(Tables { live, finished: sql.number("SELECT COUNT(*) FROM task_history").await? })
+    }
 }
 
 /// A worker process. It is killed when this is dropped.
@@ -73,8 +98,8 @@ impl Process {
         Ok(self.input.write_all(b"go\n")?)
     }
 
-    /// Waits for its end, and answers how many tasks it has done and the most memory that it had.
-    fn result(&mut self) -> Result<(u64, f64)> {
+    /// Waits for its end, and answers what it says.
+    fn result(&mut self) -> Result<Worked> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         Ok(serde_json::from_str(&line).map_err(|_| "a worker process has failed; its words are above")?)
@@ -93,21 +118,24 @@ impl Drop for Process {
 #[expect(clippy::print_stdout, reason = "the parent reads it")]
 pub(super) async fn child(way: Way, address: &str) -> Result<()> {
     let client = match way {
-        Way::Embedded => Client::embedded(address).await?,
         Way::Http => Client::connect(address)?,
+        Way::Embedded | Way::NotKept => way.embedded(address).await?,
     };
     // Connected before the clock starts.
     client.types().await?;
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
-    let done = Arc::new(AtomicU64::new(0));
-    let counted = done.clone();
+    let (done, first) = (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::new()));
+    let (counted, began) = (done.clone(), first.clone());
     let handler = move |_: TaskContext, _: Value| {
+        began.get_or_init(now_exact_ms);
         counted.fetch_add(1, Relaxed);
         std::future::ready(taskwheel_client::Result::<()>::Ok(()))
     };
     let worker = Worker::new(&client).handle(TYPE, handler).concurrency(CONCURRENCY).queue(QUEUE).host("bench");
     worker.run_until_idle().await?;
-    println!("{}", json!([done.load(Relaxed), peak_mb("self")?]));
+    let end = now_exact_ms();
+    let worked = Worked { done: done.load(Relaxed), first: first.get().copied(), end, memory_mb: peak_mb("self")? };
+    println!("{}", serde_json::to_string(&worked)?);
     Ok(())
 }

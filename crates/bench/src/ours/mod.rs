@@ -1,8 +1,10 @@
 //! Taskwheel as its peers are: a program that is driven by the commands of `peers/README.md` and prints one line of JSON.
 //!
-//! It is this program itself, called with `driver embedded` (an engine in the process) or `driver http` (the real server, started
-//! for each command, with workers of the SDK).
+//! It is this program itself, called with `driver embedded` (an engine in the process), `driver not-kept` (the same, without a history
+//! of what succeeded) or `driver http` (the real server, started for each command, with workers of the SDK). With `driver floor` it is
+//! no Taskwheel at all, but bare SQL.
 
+mod bare;
 mod drain;
 mod site;
 mod submit;
@@ -24,8 +26,12 @@ const BULK: u64 = 1_000;
 /// Carries out a command.
 #[expect(clippy::print_stdout, reason = "the harness reads it")]
 pub(crate) async fn run(way: &str, arguments: &[String]) -> Result<()> {
-    let way = Way::of(way)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ("floor", ["drain", url, jobs, _, setting]) = (way, &arguments[..]) {
+        println!("{}", bare::drain(url, jobs.parse()?, setting).await?);
+        return Ok(());
+    }
+    let way = Way::of(way)?;
     let figures = match arguments[..] {
         ["worker", address] => return drain::child(way, address).await,
         ["submit", url, clients, seconds] => {

@@ -3,7 +3,9 @@
 use crate::common::database::{Database, Sql};
 use crate::floor::Result;
 use crate::server::process::Server;
+use std::sync::Arc;
 use taskwheel_client::Client;
+use taskwheel_engine::{Engine, EngineOptions};
 
 /// A day, which nobody waits for.
 pub(super) const FAR_MS: i64 = 24 * 3_600 * 1_000;
@@ -12,6 +14,8 @@ pub(super) const FAR_MS: i64 = 24 * 3_600 * 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Embedded,
+    /// The same, and what succeeded is not kept.
+    NotKept,
     Http,
 }
 
@@ -27,6 +31,7 @@ impl Way {
     pub(super) fn of(word: &str) -> Result<Way> {
         match word {
             "embedded" => Ok(Way::Embedded),
+            "not-kept" => Ok(Way::NotKept),
             "http" => Ok(Way::Http),
             other => Err(format!("no way {other}").into()),
         }
@@ -35,8 +40,23 @@ impl Way {
     pub(super) fn word(self) -> &'static str {
         match self {
             Way::Embedded => "embedded",
+            Way::NotKept => "not-kept",
             Way::Http => "http",
         }
+    }
+
+    /// Is what succeeded in the history afterwards?
+    pub(super) fn keeps(self) -> bool {
+        self != Way::NotKept
+    }
+
+    /// An engine in this process.
+    pub(super) async fn embedded(self, url: &str) -> Result<Client> {
+        if self.keeps() {
+            return Ok(Client::embedded(url).await?);
+        }
+        let store = Database::at(url)?.open(false).await?;
+        Ok(Client::on_engine(Arc::new(Engine::start(store, EngineOptions::default()))))
     }
 }
 
@@ -44,7 +64,7 @@ impl Site {
     /// Starts it, and brings the schema up to date.
     pub(super) async fn open(way: Way, url: &str) -> Result<Site> {
         let (client, server) = match way {
-            Way::Embedded => (Client::embedded(url).await?, None),
+            Way::Embedded | Way::NotKept => (way.embedded(url).await?, None),
             Way::Http => {
                 let server = Server::start_at(url).await?;
                 (Client::connect(format!("http://{}", server.address))?, Some(server))

@@ -5,10 +5,11 @@
 
 use super::site::Site;
 use super::{CONCURRENCY, TYPE};
+use crate::common::clock::now_exact_ms as now;
 use crate::floor::Result;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use taskwheel_client::{NewTask, TaskContext, Worker};
 use tokio::sync::mpsc;
 
@@ -87,9 +88,4 @@ async fn receive(ran: &mut mpsc::UnboundedReceiver<Ran>, jobs: usize, last_due: 
         Ok(taken) => taken.map(|()| all),
         Err(_) => Err(format!("{} of {jobs} tasks ran", all.len()).into()),
     }
-}
-
-/// Milliseconds since 1970, with a fraction.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1_000.0
 }

@@ -7,6 +7,9 @@ use crate::common::report::Row;
 use crate::floor::Result;
 use taskwheel_store::Dialect;
 
+/// BullMQ's clients have a connection of their own, or share one. Which is faster depends on their number, and the faster counts.
+const CONNECTIONS: [&str; 2] = ["own", "one"];
+
 /// A peer that submits.
 pub(crate) struct Submitter {
     program: Program,
@@ -43,8 +46,13 @@ impl Submitter {
     pub(crate) async fn rate(&self, server: &str, clients: u64, seconds: f64) -> Result<f64> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         if self.redis {
-            let redis = Service::start(Kind::Redis).await?;
-            return self.program.rate(&["submit", &redis.url(), &clients, &seconds]).await;
+            let mut best = 0.0_f64;
+            for connections in CONNECTIONS {
+                let redis = Service::start(Kind::Redis).await?;
+                let command = ["submit", &redis.url(), &clients, &seconds, connections];
+                best = best.max(self.program.rate(&command).await?);
+            }
+            return Ok(best);
         }
         let database = Database::create(server, "peer").await?;
         let rate = self.program.rate(&["submit", &database.url, &clients, &seconds]).await?;

@@ -5,7 +5,7 @@ macro_rules! driver {
      future: $future:literal, latency: $latency:expr) => {
         mod $name {
             use crate::processes::{self, Process};
-            use crate::{BULK, Noop, QUEUE, RAN, Result, WARM_UP, noop, now_micros, now_ms};
+            use crate::{BULK, LAST_LOOK, LOOK, Noop, QUEUE, RAN, Result, WARM_UP, noop, now_micros, now_ms};
             use $package::{Config, $storage};
             use apalis::prelude::*;
             use serde_json::{Value, json};
@@ -111,11 +111,13 @@ macro_rules! driver {
             }
 
             async fn work(url: &str, setting: &str) -> Result<Value> {
-                processes::answer();
-                let (_pool, storage) = open(url, 10, 1_000).await?;
+                // The second word of a setting: a pool of one connection.
+                let (order, connections) = setting.strip_suffix("-one").map_or((setting, 10), |order| (order, 1));
+                let (_pool, storage) = open(url, connections, 1_000).await?;
                 let storage = storage.poll_with_interval(Duration::from_millis(100));
                 let worker = WorkerBuilder::new(format!("worker-{}", std::process::id())).backend(storage);
-                match setting {
+                processes::ready()?;
+                match order {
                     "serial" => worker.build(noop).run().await?,
                     "parallel" => worker.concurrency(100).parallelize(tokio::spawn).build(noop).run().await?,
                     other => return Err(format!("no setting {other}").into()),
@@ -126,17 +128,24 @@ macro_rules! driver {
             async fn drain(url: &str, jobs: u64, processes: usize, setting: &str) -> Result<Value> {
                 let pool = $open(url, 1).await?;
                 let mut workers = (0..processes).map(|_| Process::start(url, setting)).collect::<Result<Vec<_>>>()?;
+                workers.iter_mut().try_for_each(Process::ready)?;
+                workers.iter_mut().try_for_each(|worker| worker.say("go"))?;
+                let mut look = LOOK;
                 loop {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(look).await;
                     let progress = workers.iter_mut().map(Process::progress).collect::<Result<Vec<_>>>()?;
-                    if progress.iter().map(|(done, ..)| done).sum::<u64>() >= jobs {
+                    let done = progress.iter().map(|(done, ..)| done).sum::<u64>();
+                    if done >= jobs {
                         break;
                     }
+                    look = if done >= jobs - jobs / 10 { LAST_LOOK } else { LOOK };
                 }
+                // Before the question is asked: what it takes to answer is not the peer's.
+                let mut end = now_micros();
                 while sqlx::query_scalar::<_, i64>($left).fetch_one(&pool).await? > 0 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    tokio::time::sleep(LAST_LOOK).await;
+                    end = now_micros();
                 }
-                let end = now_micros();
                 let progress = workers.iter_mut().map(Process::progress).collect::<Result<Vec<_>>>()?;
                 let done: u64 = progress.iter().map(|(done, ..)| done).sum();
                 let began = progress.iter().map(|(_, began, _)| *began).filter(|began| *began > 0).min();

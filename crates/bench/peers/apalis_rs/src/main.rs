@@ -22,6 +22,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 const QUEUE: &str = "noop";
 const BULK: u64 = 1_000;
 const WARM_UP: usize = 20;
+/// How far apart the looks at the workers are; near the end they are closer, so that none is held against the peer.
+const LOOK: Duration = Duration::from_millis(50);
+const LAST_LOOK: Duration = Duration::from_millis(5);
 
 static DONE: AtomicU64 = AtomicU64::new(0);
 /// When the first job ran, in microseconds since 1970; 0 before it did.

@@ -6,14 +6,18 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Answers each line that this process is sent with its progress, and ends it when no more can come.
-pub(crate) fn answer() {
+/// Says that this process is ready, and waits for the word. From then on it answers each line that it is sent with its progress, and ends
+/// when no more can come.
+pub(crate) fn ready() -> Result<()> {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
     std::thread::spawn(|| {
         for _ in std::io::stdin().lock().lines() {
             println!("{}", json!([DONE.load(Relaxed), FIRST.load(Relaxed), peak_mb()]));
         }
         std::process::exit(0);
     });
+    Ok(())
 }
 
 fn peak_mb() -> f64 {
@@ -39,9 +43,19 @@ impl Process {
         Ok(Process { child, answers })
     }
 
+    /// Waits until it is connected.
+    pub(crate) fn ready(&mut self) -> Result<()> {
+        self.answers.read_line(&mut String::new())?;
+        Ok(())
+    }
+
+    pub(crate) fn say(&mut self, word: &str) -> Result<()> {
+        Ok(writeln!(self.child.stdin.as_mut().ok_or("a worker without input")?, "{word}")?)
+    }
+
     /// How many jobs it has done, when it began, and the most memory that it had.
     pub(crate) fn progress(&mut self) -> Result<(u64, u64, f64)> {
-        writeln!(self.child.stdin.as_mut().ok_or("a worker without input")?, "progress")?;
+        self.say("progress")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)

@@ -162,44 +162,49 @@ fn load(url: &str, jobs: usize) -> Result<String> {
     Ok("{}".into())
 }
 
-/// Works until nothing is left, and says how much it was.
+/// Works until nothing is left, and says how much it was, when the first began and when the last had ended.
 fn work(url: &str, connections: usize) -> Result<()> {
     let connections = (0..connections).map(|_| Connection::open(url)).collect::<Result<Vec<_>>>()?;
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
     let worker = |mut connection: Connection| {
         thread::spawn(move || {
-            let mut done = 0_u64;
+            let (mut done, mut first) = (0_u64, f64::INFINITY);
             while let Some((id, _)) = connection.reserve(0)? {
+                first = first.min(now_ms());
                 connection.delete(id)?;
                 done += 1;
             }
-            Result::Ok(done)
+            Result::Ok((done, first))
         })
     };
     let workers: Vec<_> = connections.into_iter().map(worker).collect();
-    let mut done = 0;
+    let (mut done, mut first) = (0, f64::INFINITY);
     for worker in workers {
-        done += worker.join().map_err(|_| "a connection has failed")??;
+        let (its_done, its_first) = worker.join().map_err(|_| "a connection has failed")??;
+        done += its_done;
+        first = first.min(its_first);
     }
-    println!("{done}");
+    println!("{done} {first} {}", now_ms());
     Ok(())
 }
 
 fn drain(url: &str, jobs: u64, processes: usize, setting: &str) -> Result<String> {
     let mut workers = (0..processes).map(|_| start(url, setting)).collect::<Result<Vec<_>>>()?;
-    let clock = Instant::now();
     for (child, _) in &mut workers {
         child.stdin.as_mut().ok_or("a worker without input")?.write_all(b"go\n")?;
     }
-    let mut done = 0;
+    let (mut done, mut first, mut end) = (0, f64::INFINITY, 0.0_f64);
     for (child, output) in &mut workers {
         let mut line = String::new();
         output.read_line(&mut line)?;
-        done += line.trim().parse::<u64>()?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [its_done, its_first, its_end] = words[..] else { return Err("a worker process has failed".into()) };
+        done += its_done.parse::<u64>()?;
+        (first, end) = (first.min(its_first.parse()?), end.max(its_end.parse()?));
         child.wait()?;
     }
-    let seconds = clock.elapsed().as_secs_f64();
+    let seconds = (end - first) / 1_000.0;
     let process = url.split_once('/').ok_or("the URL names no process")?.1;
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no peak")?;

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Peer,
     /// A peer that is less durable.
     Less,
+    /// Bare SQL.
+    Floor,
 }
 
 /// A bar, or why there is none.
@@ -132,9 +134,12 @@ impl BarChart {
 
     fn legend(&self, drawing: &mut Drawing, log: bool) {
         let mut x = 16.0;
-        for (kind, name) in
-            [(Kind::Ours, "Taskwheel"), (Kind::Peer, "peers, as durable"), (Kind::Less, "peers, less durable (*)")]
-        {
+        for (kind, name) in [
+            (Kind::Ours, "Taskwheel"),
+            (Kind::Peer, "peers, as durable"),
+            (Kind::Less, "peers, less durable (*)"),
+            (Kind::Floor, "bare SQL, no queue"),
+        ] {
             if self.groups.iter().any(|group| group.kind == kind) {
                 drawing.rectangle(x, 36.0, 10.0, 10.0, kind.class(), 1.0);
                 drawing.text(x + 15.0, 45.0, Anchor::Start, "small", name);
@@ -166,6 +171,7 @@ impl Kind {
             Kind::Ours => "ours",
             Kind::Peer => "peer",
             Kind::Less => "less",
+            Kind::Floor => "d2",
         }
     }
 }
