@@ -75,6 +75,17 @@ fn servers_read_the_clock_of_their_machine_in_one_place() {
 }
 
 #[test]
+fn routes_are_added_with_their_scope_alone() {
+    // What adds one without, by axum or by utoipa.
+    let ways = [".route(", ".route_service(", ".routes(", ".merge(", ".nest(", ".nest_service(", ".fallback_service("];
+    // The one place that adds routes, and one where tallies are merged.
+    let may = ["crates/server/src/scopes.rs", "crates/server/src/statistics.rs"];
+    let of_server = rust_files(|path| path.starts_with("crates/server/src/") && !may.contains(&path));
+    assert!(!of_server.is_empty(), "the server has moved");
+    assert_none(&lines_with(&of_server, &ways), "a route is added by Routes::add, which asks for its scope:");
+}
+
+#[test]
 fn the_model_has_no_io_and_no_async() {
     let effects = [
         "async fn",
