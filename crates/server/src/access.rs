@@ -69,6 +69,11 @@ impl Caller {
         self.token.as_ref().and_then(|token| token.tenant.clone())
     }
 
+    /// Whose workers it sees; `None` is everybody's.
+    pub(crate) fn looks_at(&self) -> Option<String> {
+        self.asked.clone().or_else(|| self.owner())
+    }
+
     /// Whose tasks it submits.
     pub(crate) fn submits_for(&self) -> String {
         self.tenant().unwrap_or_else(|| NewTask::TENANT_DEFAULT.to_owned())

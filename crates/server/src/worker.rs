@@ -461,14 +461,14 @@ impl WorkerView {
 /// Lists the workers that have called lately.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
 pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<WorkerList>> {
-    let owner = caller.owner();
-    let is_own = |worker: &Worker| owner.is_none() || worker.tenant == owner;
+    let tenant = caller.looks_at();
+    let is_seen = |worker: &Worker| tenant.is_none() || worker.tenant == tenant;
     let workers = app.engine.store().workers().await?;
     let mut executing = app.engine.store().executing().await?;
     let view = |worker: Worker| {
         let running = executing.remove(&worker.worker_id).unwrap_or_default();
         WorkerView::of(worker, running)
     };
-    let items = workers.into_iter().filter(is_own).map(view).collect();
+    let items = workers.into_iter().filter(is_seen).map(view).collect();
     Ok(Json(WorkerList { items }))
 }
