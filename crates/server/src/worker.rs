@@ -354,7 +354,13 @@ pub(crate) async fn report(
             app.spans.handed_out_elsewhere(id, exec_id, label);
         }
         let is_bad = matches!(outcome, Outcome::Error | Outcome::Failure);
-        app.spans.reported(exec_id, outcome.word(), is_bad);
+        match answer {
+            Reported::Accepted(_) => app.spans.reported(exec_id, outcome.word(), is_bad),
+            // It ran in vain, whatever its worker says of it.
+            Reported::Superseded(Some(_)) => app.spans.reported(exec_id, "superseded", true),
+            // Of a task that is not there for the caller nothing is told.
+            Reported::Superseded(None) => {}
+        }
     }
     let view = |(id, reported)| match reported {
         Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },
