@@ -101,6 +101,10 @@ pub(crate) async fn bulk(State(app): Shared, caller: Caller, Body(call): Body<Va
         return Err(Problem::field("filter", "must not be empty; to act on all tasks, say so with all:true"));
     }
     let audit = (!input.dry_run).then(|| BulkAudit::new(caller.actor(), call));
-    let (matched, changed) = app.engine.bulk(caller.tenant(), filter, action, audit).await?;
+    let (matched, changed) = tokio::select! {
+        done = app.engine.bulk(caller.tenant(), filter, action, audit) => done?,
+        // A token that is revoked meanwhile begins no further chunk. What the others did is in the log.
+        () = app.gate.ends(&app, &caller) => return Err(Problem::unauthorized()),
+    };
     Ok(Json(BulkView { matched, changed }))
 }

@@ -3,6 +3,7 @@
 mod absence;
 mod access;
 mod affinity;
+mod auditing;
 mod centre;
 mod checking;
 mod cluster;
@@ -22,6 +23,7 @@ mod outage;
 mod planning;
 mod refusals;
 mod retention;
+mod revocation;
 mod runs;
 mod schedules;
 mod search;
