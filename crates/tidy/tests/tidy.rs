@@ -192,6 +192,41 @@ fn starts_a_word(line: &str, name: &str) -> bool {
 }
 
 #[test]
+fn no_file_has_a_secret() {
+    // In two parts, or it would find itself.
+    let key = ["PRIVATE", "KEY-----"].join(" ");
+    let mut violations = Vec::new();
+    for file in files() {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            if line.contains(&key) || has_token(line) {
+                violations.push(format!("{}:{number}", file.path));
+            }
+        }
+    }
+    assert_none(&violations, "a token or a private key that was once in the repository is everybody's:");
+}
+
+/// Does a line contain a token as `docs/security.md` tells scanners to find it?
+fn has_token(line: &str) -> bool {
+    let is_token = |rest: &str| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let secret = rest[digits..].strip_prefix('_').unwrap_or_default();
+        let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        digits > 0 && secret.bytes().take_while(is_hex).count() >= 64
+    };
+    line.split("taskwheel_").skip(1).any(is_token)
+}
+
+#[test]
+fn a_token_is_found_wherever_it_is_in_a_line() {
+    let token = format!("taskwheel_{}_{}", 7, "0a".repeat(32));
+    assert!(has_token(&token) && has_token(&format!("export TASKWHEEL_TOKEN=\"{token}\"")));
+    for other in [&token[..token.len() - 1], "taskwheel_x_y", "taskwheel_[0-9]+_[0-9a-f]{64}", "taskwheel_ready 0"] {
+        assert!(!has_token(other), "{other}");
+    }
+}
+
+#[test]
 fn decisions_are_numbered_without_gaps() {
     let files = files();
     let mut names: Vec<&str> = files.iter().filter_map(|file| file.path.strip_prefix("docs/decisions/")).collect();

@@ -27,6 +27,7 @@ mod revocation;
 mod runs;
 mod schedules;
 mod search;
+mod secrets;
 mod sharing;
 mod support;
 mod tasks;
