@@ -34,7 +34,7 @@ use std::time::Duration;
 use taskwheel_model::submit::RunAt;
 use taskwheel_model::{NewTask, TaskId};
 use taskwheel_store::access::{Actor, BulkAudit, TypeChange};
-use taskwheel_store::people::{Acted, Action, BulkChunk, BulkRequest};
+use taskwheel_store::people::{Acted, Action, BulkRequest};
 use taskwheel_store::search::Filter;
 use taskwheel_store::task::{Submitted, Task};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Heartbeat, Renewal, Renewed, Report, Reported};
@@ -247,8 +247,8 @@ impl Engine {
         Ok(acted)
     }
 
-    /// Does something to everything a filter matches among the tasks that exist now, chunk by chunk, with one line in the log
-    /// that grows with each. Where nobody is named for the log it only counts.
+    /// Does something to everything a filter matches among the tasks that exist now, chunk by chunk, with a line in the log for each
+    /// tenant that grows with each chunk. Where nobody is named for the log it only counts.
     pub async fn bulk(
         &self,
         tenant: Option<String>,
@@ -268,15 +268,14 @@ impl Engine {
                 dry_run: audit.is_none(),
                 audit: audit.clone(),
             };
-            let BulkChunk { matched: more_matched, changed: more_changed, next } =
-                self.inner.store.bulk(request).await?;
-            matched += more_matched;
-            changed += more_changed;
+            let chunk = self.inner.store.bulk(request).await?;
+            matched += chunk.matched;
+            changed += chunk.changed;
             if let Some(audit) = &mut audit {
-                (audit.matched, audit.changed) = (matched, changed);
+                audit.lines.extend(chunk.lines);
             }
             self.inner.due.look_now();
-            match next {
+            match chunk.next {
                 Some(next) => after = next,
                 None => return Ok((matched, changed)),
             }

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! The database is the authority on tokens; what it said is believed for a second and a half at most, so that a token that
-//! was revoked anywhere is worth nothing two seconds later. While it does not answer nobody is let in, but to the metrics,
+//! was revoked anywhere is worth nothing two seconds later. What takes longer is looked at again: a call when its body has come, a
+//! claim that waits and an action on many tasks all the while. While it does not answer nobody is let in, but to the metrics,
 //! which are there to tell of it: who was known by then may read them for some minutes more. While no token has ever existed
 //! everybody is let in as an admin, and the server listens on this machine alone. A route declares its scope when it is
-//! added, or it cannot be added: see `scopes`.
+//! added: see `scopes`.
 
 use crate::App;
 use crate::fresh::Age;
@@ -29,7 +30,7 @@ use taskwheel_store::Store;
 use taskwheel_store::access::{Actor, Credential, Secret, Token};
 use taskwheel_store::clock::here;
 
-/// How often a claim that waits looks whether its token is still worth something.
+/// How often a claim that waits, or an action on many tasks, looks whether its token is still worth something.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the last use of a token is written down.
 const USED_EVERY: Duration = Duration::from_secs(60);
@@ -67,6 +68,11 @@ impl Caller {
     /// Whose workers it speaks for; `None` is those that are nobody's in particular.
     pub(crate) fn owner(&self) -> Option<String> {
         self.token.as_ref().and_then(|token| token.tenant.clone())
+    }
+
+    /// Whose workers it sees; `None` is everybody's.
+    pub(crate) fn looks_at(&self) -> Option<String> {
+        self.asked.clone().or_else(|| self.owner())
     }
 
     /// Whose tasks it submits.
@@ -242,13 +248,19 @@ impl Gate {
         Ok((one.token.clone(), is_to_be_noted))
     }
 
-    /// Waits until a caller's token is worth nothing any more. While the database does not answer nobody knows.
+    /// Whether a caller that was let in still would be.
+    pub(crate) async fn lets_stay(&self, app: &App, caller: &Caller) -> Answer<bool> {
+        let store = app.engine.store();
+        let Some(id) = caller.token_id() else { return self.is_open(store).await };
+        self.look(store, id).await?;
+        Ok(self.known().get(&id).is_some_and(|one| one.is_valid))
+    }
+
+    /// Waits until a caller would not be let in any more. While the database does not answer nobody knows.
     pub(crate) async fn ends(&self, app: &App, caller: &Caller) {
-        let Some(id) = caller.token_id() else { return std::future::pending().await };
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let looked = self.look(app.engine.store(), id).await;
-            if looked.is_ok() && self.known().get(&id).is_none_or(|one| !one.is_valid) {
+            if matches!(self.lets_stay(app, caller).await, Ok(false)) {
                 return;
             }
         }

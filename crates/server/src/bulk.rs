@@ -14,7 +14,6 @@ use taskwheel_store::access::BulkAudit;
 use taskwheel_store::people::{Action, Edit};
 use taskwheel_store::search::Filter;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 /// An action on many tasks.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -101,9 +100,11 @@ pub(crate) async fn bulk(State(app): Shared, caller: Caller, Body(call): Body<Va
     if filter == Filter::default() && !input.all {
         return Err(Problem::field("filter", "must not be empty; to act on all tasks, say so with all:true"));
     }
-    let id = Uuid::now_v7().to_string();
-    let audit = BulkAudit { by: caller.actor(), id, call, matched: 0, changed: 0 };
-    let audit = (!input.dry_run).then_some(audit);
-    let (matched, changed) = app.engine.bulk(caller.tenant(), filter, action, audit).await?;
+    let audit = (!input.dry_run).then(|| BulkAudit::new(caller.actor(), call));
+    let (matched, changed) = tokio::select! {
+        done = app.engine.bulk(caller.tenant(), filter, action, audit) => done?,
+        // A token that is revoked meanwhile begins no further chunk. What the others did is in the log.
+        () = app.gate.ends(&app, &caller) => return Err(Problem::unauthorized()),
+    };
     Ok(Json(BulkView { matched, changed }))
 }

@@ -1,11 +1,14 @@
 //! Requests, read strictly: unknown fields are refused, and what is wrong is named.
 
+use crate::App;
+use crate::access::Caller;
 use crate::problem::Problem;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::{FieldError, TaskId};
 
@@ -17,11 +20,11 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Body<T>, Problem> {
-        let bytes = read(request).await?;
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Body<T>, Problem> {
+        let bytes = read(app, request).await?;
         parse(&bytes).map(Body)
     }
 }
@@ -29,24 +32,27 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 /// A JSON body that may be left out.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for MaybeBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<MaybeBody<T>, Problem> {
-        let bytes = read(request).await?;
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<MaybeBody<T>, Problem> {
+        let bytes = read(app, request).await?;
         if bytes.is_empty() { Ok(MaybeBody(T::default())) } else { parse(&bytes).map(MaybeBody) }
     }
 }
 
-/// Reads a body, within its limits.
-pub(crate) async fn read(request: Request) -> Result<Bytes, Problem> {
-    let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
-    match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
+/// Reads a body, within its limits. A caller whose token was revoked before all of it came is refused.
+pub(crate) async fn read(app: &App, request: Request) -> Result<Bytes, Problem> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX);
+    let bytes = match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
         Err(_) => Err(Problem::too_slow()),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(BODY_BYTES_MAX)),
         Ok(Err(error)) => Err(Problem::malformed(format!("the body could not be read: {error}"))),
-    }
+    }?;
+    let caller = parts.extensions.get::<Caller>().ok_or_else(Problem::unauthorized)?;
+    if app.gate.lets_stay(app, caller).await? { Ok(bytes) } else { Err(Problem::unauthorized()) }
 }
 
 /// Text that is no JSON is malformed; JSON of another shape has a bad field.

@@ -118,8 +118,8 @@ impl Metrics {
     }
 }
 
-/// Shows the metrics, for Prometheus. They are over all tenants, and for those who look after the server: admins, and whoever
-/// may watch in the tenant `default`. While the database does not answer, those that are read from it are missing.
+/// Shows the metrics, for Prometheus. They are over all tenants, and for those who look after the server: admins without a tenant, and
+/// whoever may watch in the tenant `default`. While the database does not answer, those that are read from it are missing.
 #[utoipa::path(get, path = PATH, tag = "health", responses(
     (status = OK, body = str, content_type = "text/plain"), (status = SERVICE_UNAVAILABLE, body = Problem)))]
 pub(crate) async fn metrics(State(app): Shared, caller: Caller) -> Answer<impl IntoResponse> {

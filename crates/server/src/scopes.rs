@@ -1,7 +1,7 @@
 //! The routes, each with what a caller needs to take it.
 //!
-//! There is one way to add a route, and it asks for the scope: one without does not compile. What a call may name in its query comes
-//! from the document, so that nothing misspelt is passed over.
+//! There is one way to add a route, and it asks for the scope. A test sees to it that there is no other way: see `crates/tidy`. What a
+//! call may name in its query comes from the document, so that nothing misspelt is passed over.
 
 use crate::App;
 use crate::access::Caller;
@@ -20,7 +20,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
 
-/// The routes of the API. One can only be added with its scope.
+/// The routes of the API. One is added with its scope.
 pub(crate) struct Routes(OpenApiRouter<Arc<App>>);
 
 impl Routes {

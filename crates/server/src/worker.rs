@@ -354,7 +354,13 @@ pub(crate) async fn report(
             app.spans.handed_out_elsewhere(id, exec_id, label);
         }
         let is_bad = matches!(outcome, Outcome::Error | Outcome::Failure);
-        app.spans.reported(exec_id, outcome.word(), is_bad);
+        match answer {
+            Reported::Accepted(_) => app.spans.reported(exec_id, outcome.word(), is_bad),
+            // It ran in vain, whatever its worker says of it.
+            Reported::Superseded(Some(_)) => app.spans.reported(exec_id, "superseded", true),
+            // Of a task that is not there for the caller nothing is told.
+            Reported::Superseded(None) => {}
+        }
     }
     let view = |(id, reported)| match reported {
         Reported::Accepted(status) => ReportedView { id, state: "accepted", status: Some(status) },
@@ -461,14 +467,14 @@ impl WorkerView {
 /// Lists the workers that have called lately.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
 pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<WorkerList>> {
-    let owner = caller.owner();
-    let is_own = |worker: &Worker| owner.is_none() || worker.tenant == owner;
+    let tenant = caller.looks_at();
+    let is_seen = |worker: &Worker| tenant.is_none() || worker.tenant == tenant;
     let workers = app.engine.store().workers().await?;
     let mut executing = app.engine.store().executing().await?;
     let view = |worker: Worker| {
         let running = executing.remove(&worker.worker_id).unwrap_or_default();
         WorkerView::of(worker, running)
     };
-    let items = workers.into_iter().filter(is_own).map(view).collect();
+    let items = workers.into_iter().filter(is_seen).map(view).collect();
     Ok(Json(WorkerList { items }))
 }

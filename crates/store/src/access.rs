@@ -3,6 +3,7 @@
 use crate::Result;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{Role, Time, TypeSettings, limits};
 use uuid::Uuid;
@@ -231,16 +232,31 @@ pub struct TypeChange {
     pub paused: Option<bool>,
 }
 
-/// The line of the log that an action on many tasks writes, and writes again with each chunk.
+/// What an action on many tasks writes into the log: a line for each tenant that has some of them, again with each chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BulkAudit {
     /// Who acts.
     pub by: Actor,
-    /// The id of the line.
-    pub id: String,
     /// The filter and the action, in the words of the call.
     pub call: Value,
-    /// How many matched before this chunk…
+    /// What earlier chunks wrote, by tenant.
+    pub lines: BTreeMap<String, BulkLine>,
+}
+
+impl BulkAudit {
+    /// Of an action that begins.
+    #[must_use]
+    pub fn new(by: Actor, call: Value) -> BulkAudit {
+        BulkAudit { by, call, lines: BTreeMap::new() }
+    }
+}
+
+/// A tenant's line of an action on many tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkLine {
+    /// Its id.
+    pub id: String,
+    /// How many of the tenant's tasks matched so far…
     pub matched: u64,
     /// …and how many changed.
     pub changed: u64,

@@ -1,7 +1,8 @@
 //! What people and programs do to tasks from outside: the actions, alone or over everything a filter matches.
 
-use crate::access::BulkAudit;
+use crate::access::{BulkAudit, BulkLine};
 use crate::search::Filter;
+use std::collections::BTreeMap;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::{RetryPolicy, Status, TaskId, Time, limits, submit};
 
@@ -135,12 +136,12 @@ pub struct BulkRequest {
     pub up_to: TaskId,
     /// Only count.
     pub dry_run: bool,
-    /// The line of the log that it writes, where somebody is named.
+    /// The lines of the log that it writes, where somebody is named.
     pub audit: Option<BulkAudit>,
 }
 
 /// What one chunk of a bulk action did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BulkChunk {
     /// Tasks that matched.
     pub matched: u64,
@@ -148,4 +149,6 @@ pub struct BulkChunk {
     pub changed: u64,
     /// Where the next chunk starts; `None` when there is none.
     pub next: Option<TaskId>,
+    /// The lines of the log that it wrote, by tenant.
+    pub lines: BTreeMap<String, BulkLine>,
 }

@@ -177,6 +177,8 @@ pub trait Access: Send + Sync {
 /// What a task goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
+    /// Whose it is.
+    pub tenant: String,
     /// Its type.
     pub task_type: String,
     /// The trace that it belongs to.

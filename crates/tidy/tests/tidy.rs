@@ -70,8 +70,20 @@ fn servers_read_the_clock_of_their_machine_in_one_place() {
     // The fault harness lets it be wrong there, and nowhere else could it be.
     let folders = ["crates/store/src/", "crates/engine/src/", "crates/server/src/"];
     let may_not = |path: &str| folders.iter().any(|folder| path.starts_with(folder)) && !path.ends_with("/faults.rs");
-    let violations = lines_with(&rust_files(may_not), &["SystemTime::now", "Timestamp::now", "Zoned::now", "now_utc"]);
+    let clocks = ["SystemTime::now", "Timestamp::now", "Zoned::now", "now_utc", "now_v7"];
+    let violations = lines_with(&rust_files(may_not), &clocks);
     assert_none(&violations, "the machine's clock is read in crates/store/src/clock.rs:");
+}
+
+#[test]
+fn routes_are_added_with_their_scope_alone() {
+    // What adds one without, by axum or by utoipa.
+    let ways = [".route(", ".route_service(", ".routes(", ".merge(", ".nest(", ".nest_service(", ".fallback_service("];
+    // The one place that adds routes, and one where tallies are merged.
+    let may = ["crates/server/src/scopes.rs", "crates/server/src/statistics.rs"];
+    let of_server = rust_files(|path| path.starts_with("crates/server/src/") && !may.contains(&path));
+    assert!(!of_server.is_empty(), "the server has moved");
+    assert_none(&lines_with(&of_server, &ways), "a route is added by Routes::add, which asks for its scope:");
 }
 
 #[test]
@@ -177,6 +189,41 @@ fn starts_a_word(line: &str, name: &str) -> bool {
     let continues =
         |before: &str| before.ends_with(|letter: char| letter.is_alphanumeric() || "._-/}".contains(letter));
     line.match_indices(name).any(|(at, _)| !continues(&line[..at]))
+}
+
+#[test]
+fn no_file_has_a_secret() {
+    // In two parts, or it would find itself.
+    let key = ["PRIVATE", "KEY-----"].join(" ");
+    let mut violations = Vec::new();
+    for file in files() {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            if line.contains(&key) || has_token(line) {
+                violations.push(format!("{}:{number}", file.path));
+            }
+        }
+    }
+    assert_none(&violations, "a token or a private key that was once in the repository is everybody's:");
+}
+
+/// Does a line contain a token as `docs/security.md` tells scanners to find it?
+fn has_token(line: &str) -> bool {
+    let is_token = |rest: &str| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let secret = rest[digits..].strip_prefix('_').unwrap_or_default();
+        let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        digits > 0 && secret.bytes().take_while(is_hex).count() >= 64
+    };
+    line.split("taskwheel_").skip(1).any(is_token)
+}
+
+#[test]
+fn a_token_is_found_wherever_it_is_in_a_line() {
+    let token = format!("taskwheel_{}_{}", 7, "0a".repeat(32));
+    assert!(has_token(&token) && has_token(&format!("export TASKWHEEL_TOKEN=\"{token}\"")));
+    for other in [&token[..token.len() - 1], "taskwheel_x_y", "taskwheel_[0-9]+_[0-9a-f]{64}", "taskwheel_ready 0"] {
+        assert!(!has_token(other), "{other}");
+    }
 }
 
 #[test]

@@ -102,9 +102,7 @@ impl Backend for Embedded {
         let (filter, action) = (bulk.filter.clone().into(), (&bulk.action).into());
         let action: people::Action = action;
         let call = serde_json::json!({"action": action.word(), "filter": format!("{:?}", bulk.filter)});
-        let audit =
-            BulkAudit { by: Actor::application(), id: uuid::Uuid::now_v7().to_string(), call, matched: 0, changed: 0 };
-        let audit = (!bulk.dry_run).then_some(audit);
+        let audit = (!bulk.dry_run).then(|| BulkAudit::new(Actor::application(), call));
         let (matched, changed) = self.0.bulk(Some(TENANT.to_owned()), filter, action, audit).await?;
         Ok(BulkDone { matched, changed })
     }

@@ -1,8 +1,10 @@
 //! Access: tokens, quotas, and the log of who changed what. A change and its line in the log are one transaction.
 
 use super::{Memory, types};
-use crate::access::{Actor, AuditEntry, AuditQuery, BulkAudit, Credential, NewToken, Quota, Token, TypeChange};
-use crate::access::{audit_ids_since, sha256};
+use crate::access::{
+    Actor, AuditEntry, AuditQuery, BulkAudit, BulkLine, Credential, NewToken, Quota, Token, TypeChange,
+};
+use crate::access::{audit_id, audit_ids_since, sha256};
 use crate::people::{Acted, Action};
 use crate::plain::{IDS, Kind, PlainRow, ids, plain};
 use crate::session::{Attempted, Session};
@@ -11,7 +13,7 @@ use crate::verb::watermark::LaneDue;
 use crate::verbs::{Label, TaskType};
 use crate::{StoreError, export};
 use serde_json::{Map, Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use taskwheel_model::{TaskId, Time, limits};
 
 /// Longer texts are in the log in short.
@@ -152,10 +154,12 @@ pub(super) async fn live_tasks(session: &mut dyn Session, tenant: &str) -> Attem
 /// What tasks go by.
 pub(super) async fn labels_of(session: &mut dyn Session, of: &[TaskId]) -> Attempted<HashMap<TaskId, Label>> {
     let rows = ids(of.iter().map(|id| id.0));
-    let find = plain("SELECT t.id, t.type, t.trace_parent FROM ").rows(IDS, rows).and(" JOIN task t ON t.id = n.id");
-    let rows = session.rows(&find, &[Kind::Number, Kind::Text, Kind::Text]).await?;
+    let find = plain("SELECT t.id, t.tenant, t.type, t.trace_parent FROM ").rows(IDS, rows);
+    let find = find.and(" JOIN task t ON t.id = n.id");
+    let rows = session.rows(&find, &[Kind::Number, Kind::Text, Kind::Text, Kind::Text]).await?;
     let label = |mut row: PlainRow| {
-        Ok((TaskId(row.number()?), Label { task_type: row.text()?, trace_parent: row.maybe_text()? }))
+        let id = TaskId(row.number()?);
+        Ok((id, Label { tenant: row.text()?, task_type: row.text()?, trace_parent: row.maybe_text()? }))
     };
     rows.into_iter().map(label).collect()
 }
@@ -233,21 +237,34 @@ pub(super) fn difference(before: Value, after: Option<Value>) -> (Value, Value) 
     (Value::Object(of(&before)), Value::Object(of(&after)))
 }
 
-/// Writes the line of an action on many tasks, in the place of the one that an earlier chunk wrote.
-pub(super) async fn bulk_line(
+/// Writes the lines of an action on many tasks, each in the place of the one that an earlier chunk wrote: of whose task it was, and
+/// whether that changed.
+pub(super) async fn bulk_lines<'t>(
     session: &mut dyn Session,
-    tenant: Option<&str>,
     audit: &BulkAudit,
-    (matched, changed): (u64, u64),
-) -> Attempted<()> {
-    session.execute(&plain("DELETE FROM task_audit WHERE id = ?").bind(&*audit.id)).await?;
-    let counts = json!({"matched": audit.matched + matched, "changed": audit.changed + changed});
-    let mut detail = Map::new();
-    for part in [&audit.call, &counts] {
-        detail.extend(part.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+    acted: impl Iterator<Item = (&'t str, bool)>,
+) -> Attempted<BTreeMap<String, BulkLine>> {
+    let now = session.now();
+    let mut lines: BTreeMap<String, BulkLine> = BTreeMap::new();
+    for (tenant, is_changed) in acted {
+        let earlier = || audit.lines.get(tenant).cloned();
+        let line = lines
+            .entry(tenant.to_owned())
+            .or_insert_with(|| earlier().unwrap_or_else(|| BulkLine { id: audit_id(now), matched: 0, changed: 0 }));
+        line.matched += 1;
+        line.changed += u64::from(is_changed);
     }
-    let line = AuditEntry::new(session.now(), &audit.by, tenant, "task.bulk", String::new());
-    write_line(session, AuditEntry { id: audit.id.clone(), detail: Value::Object(detail), ..line }).await
+    for (tenant, BulkLine { id, matched, changed }) in &lines {
+        session.execute(&plain("DELETE FROM task_audit WHERE id = ?").bind(&**id)).await?;
+        let counts = json!({"matched": matched, "changed": changed});
+        let mut detail = Map::new();
+        for part in [&audit.call, &counts] {
+            detail.extend(part.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        let line = AuditEntry::new(now, &audit.by, Some(tenant), "task.bulk", String::new());
+        write_line(session, AuditEntry { id: id.clone(), detail: Value::Object(detail), ..line }).await?;
+    }
+    Ok(lines)
 }
 
 /// Changes a type, with a line in the log.

@@ -3,14 +3,14 @@
 use super::renew::{load, of_tenant};
 use super::step::{self, Hosts, Leaving};
 use super::watermark::LaneDue;
-use super::{Memory, ends, runs};
+use super::{Memory, access, ends, runs};
 use crate::options::Dialect;
 use crate::people::{Acted, Action, BulkChunk, BulkRequest, Edit};
 use crate::rows::{Change, Changes, ContentRow, Place, Record};
 use crate::search::{Cursor, Search, Sort};
 use crate::session::{Attempted, Session};
 use crate::verbs::Outlived;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use taskwheel_model::{Event, Life, Refusal, Rules, State, TaskId, Time, decide, limits};
 
 pub(super) async fn act(
@@ -83,14 +83,19 @@ pub(super) async fn bulk(
         category_types,
     };
     let (ids, next) = search.ids(session, dialect).await?;
-    let mut chunk = BulkChunk { matched: ids.len() as u64, changed: 0, next };
+    let mut chunk = BulkChunk { matched: ids.len() as u64, next, ..BulkChunk::default() };
     if request.dry_run || ids.is_empty() {
         return Ok((chunk, Vec::new()));
     }
+    // Asked before: what is deleted has no tenant afterwards.
+    let labels = if request.audit.is_some() { access::labels_of(session, &ids).await? } else { HashMap::new() };
     let (answers, dues) = act(session, memory, request.tenant.as_deref(), &ids, &request.action).await?;
-    chunk.changed = answers.iter().filter(|acted| matches!(acted, Acted::Changed(_))).count() as u64;
+    let is_changed = |acted: &Acted| matches!(acted, Acted::Changed(_));
+    chunk.changed = answers.iter().filter(|acted| is_changed(acted)).count() as u64;
     if let Some(audit) = &request.audit {
-        super::access::bulk_line(session, request.tenant.as_deref(), audit, (chunk.matched, chunk.changed)).await?;
+        let acted = ids.iter().zip(&answers);
+        let of_tenants = acted.filter_map(|(id, acted)| Some((&*labels.get(id)?.tenant, is_changed(acted))));
+        chunk.lines = access::bulk_lines(session, audit, of_tenants).await?;
     }
     Ok((chunk, dues))
 }

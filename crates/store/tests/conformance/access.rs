@@ -3,6 +3,7 @@
 use crate::facts;
 use crate::support::{Platform, task};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use taskwheel_model::{NewTask, Outcome, Role, TaskId, TypeSettings};
 use taskwheel_store::Label;
 use taskwheel_store::access::{
@@ -126,18 +127,14 @@ async fn a_removed_task_is_in_the_log_as_it_was(platform: &Platform) {
     );
 }
 
-async fn an_action_on_many_is_one_line_with_its_filter_and_counts(platform: &Platform) {
-    let now = platform.store.create_token(Actor::command_line(), admin()).await.unwrap().0.created_at;
-    for _ in 0..3 {
-        platform.submit(task("mail")).await;
+async fn an_action_on_many_is_a_line_of_each_tenant_with_its_filter_and_counts(platform: &Platform) {
+    for tenant in ["acme", "other", "acme"] {
+        platform.submit(NewTask { tenant: tenant.into(), ..task("mail") }).await;
     }
-    let mut audit = BulkAudit {
-        by: somebody(),
-        id: audit_id(now.plus_ms(1)),
-        call: json!({"action": "cancel", "filter": {"type": "mail"}}),
-        matched: 0,
-        changed: 0,
-    };
+    /// The digits of an id that are its time.
+    const TIME: usize = 13;
+    let mut audit = BulkAudit::new(somebody(), json!({"action": "cancel", "filter": {"type": "mail"}}));
+    let mut ids = BTreeSet::new();
     for _chunk in 0..2 {
         let request = BulkRequest {
             tenant: None,
@@ -148,14 +145,18 @@ async fn an_action_on_many_is_one_line_with_its_filter_and_counts(platform: &Pla
             dry_run: false,
             audit: Some(audit.clone()),
         };
-        let chunk = platform.store.bulk(request).await.unwrap();
-        (audit.matched, audit.changed) = (audit.matched + chunk.matched, audit.changed + chunk.changed);
+        audit.lines.extend(platform.store.bulk(request).await.unwrap().lines);
+        ids.extend(audit.lines.values().map(|line| line.id.clone()));
     }
     let lines = log(platform).await;
-    let bulk: Vec<_> = lines.iter().filter(|line| line.action == "task.bulk").collect();
-    assert_eq!(bulk.len(), 1);
-    let wanted = json!({"action": "cancel", "filter": {"type": "mail"}, "matched": 6, "changed": 3});
-    assert_eq!(bulk[0].detail, wanted);
+    assert_eq!((lines.len(), ids.len()), (2, 2), "a later chunk writes the same lines again: {lines:?}");
+    for (tenant, matched, changed) in [("acme", 4, 2), ("other", 2, 1)] {
+        let line = lines.iter().find(|line| line.tenant.as_deref() == Some(tenant)).unwrap();
+        assert_eq!(line.action, "task.bulk");
+        let counted = json!({"action": "cancel", "filter": {"type": "mail"}, "matched": matched, "changed": changed});
+        assert_eq!(line.detail, counted, "{tenant}");
+        assert_eq!(line.id[..TIME], audit_id(platform.now())[..TIME], "its id is of the database's time");
+    }
 }
 
 async fn changes_of_types_and_tokens_are_in_the_log(platform: &Platform) {
@@ -250,8 +251,11 @@ async fn labels_of_tasks_and_who_has_unique_keys_are_told(platform: &Platform) {
     let traced = NewTask { trace_parent: Some("00-trace".into()), ..unique("mail", "b", None) };
     let nobodys = platform.submit(traced).await;
     let labels = platform.store.labels_of(vec![own, other, nobodys, own, TaskId(other.0 + 1_000)]).await.unwrap();
-    let label =
-        |name: &str, trace: Option<&str>| Label { task_type: name.to_owned(), trace_parent: trace.map(str::to_owned) };
+    let label = |name: &str, trace: Option<&str>| Label {
+        tenant: "default".to_owned(),
+        task_type: name.to_owned(),
+        trace_parent: trace.map(str::to_owned),
+    };
     let wanted = [(own, label("mail", None)), (other, label("sms", None)), (nobodys, label("mail", Some("00-trace")))];
     assert_eq!(labels, wanted.into());
     let keys = [("mail", "a"), ("sms", "a"), ("mail", "b"), ("mail", "c"), ("sms", "a")];
@@ -270,7 +274,7 @@ facts![
     a_change_of_a_task_is_in_the_log_with_what_was_before,
     another_tenants_task_is_neither_changed_nor_in_the_log,
     a_removed_task_is_in_the_log_as_it_was,
-    an_action_on_many_is_one_line_with_its_filter_and_counts,
+    an_action_on_many_is_a_line_of_each_tenant_with_its_filter_and_counts,
     changes_of_types_and_tokens_are_in_the_log,
     the_log_has_pages_and_can_be_searched,
     old_lines_of_the_log_are_purged,

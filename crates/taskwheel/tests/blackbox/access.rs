@@ -175,17 +175,18 @@ async fn a_revoked_or_expired_token_is_worth_nothing_on_any_node(server: &Server
     let is_shared = server.database.dialect != Dialect::Sqlite;
     let another = if is_shared { Some(server.another_node().await) } else { None };
     let nodes: Vec<_> = [server.url()].into_iter().chain(another.iter().map(|node| node.url.clone())).collect();
-    let status = async |node: &str| {
-        let request = server.client.get(format!("{node}/v1/tasks")).bearer_auth(&viewer);
-        request.send().await.unwrap().status()
+    let statuses = async || {
+        let mut statuses = Vec::new();
+        for node in &nodes {
+            let request = server.client.get(format!("{node}/v1/tasks")).bearer_auth(&viewer);
+            statuses.push(request.send().await.unwrap().status());
+        }
+        statuses
     };
-    for node in &nodes {
-        assert_eq!(status(node).await, 200);
-    }
+    assert!(statuses().await.iter().all(|status| *status == 200));
     command(server, &["tokens", "revoke", &id]).await;
-    for node in &nodes {
-        eventually("a revoked token is refused", KNOWN, async || status(node).await == 401).await;
-    }
+    let is_refused = async || statuses().await.iter().all(|status| *status == 401);
+    eventually("a revoked token is refused by all nodes, each from the same time on", KNOWN, is_refused).await;
     let refused = async |token: &str| get(server, token, "/v1/tasks").await.status == 401;
     eventually("an expired token is refused", Duration::from_secs(4), || refused(&short)).await;
     assert_eq!(server.get("/v1/tasks").await.status, 401, "without any token left it stays closed");

@@ -1,7 +1,8 @@
 //! `taskwheel check`: it names what is wrong with a database, and how to mend it.
 
-use crate::support::{Dialect, OwnServer, Raw, Server};
+use crate::support::{Dialect, OwnServer, Raw, Server, eventually};
 use serde_json::{Value, json};
+use std::time::Duration;
 use tokio::process::Command;
 
 async fn run(command: &str, database: &str) -> (bool, Value) {
@@ -178,6 +179,37 @@ async fn check_names_tasks_that_are_torn(server: &Server) {
     named(&problems(&server.database.url).await, &["1 tasks are in two places at once or in none"]);
 }
 
+/// As after a node of a later version has come and gone.
+async fn check_says_that_a_schema_is_of_a_newer_program(server: &Server) {
+    let newer = "UPDATE taskwheel_schema SET version = 9999, oldest_program = 9999";
+    server.database.raw().await.run(newer).await;
+    let mut check = Command::new(env!("CARGO_BIN_EXE_taskwheel"));
+    let refused = check.args(["check", "--database", &server.database.url]).output().await.unwrap();
+    let complaint = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{complaint}");
+    for words in ["the database's schema is at version 9999 and needs a newer taskwheel", "start the newer program"] {
+        assert!(complaint.contains(words), "{complaint}");
+    }
+}
+
+async fn check_names_tables_full_of_dead_rows(server: &Server) {
+    let mut raw = server.database.raw().await;
+    raw.run("ALTER TABLE task_answer SET (autovacuum_enabled = false)").await;
+    let columns = "tenant, idempotency_key, id, created, answered_at, fingerprint";
+    let many = "SELECT 'acme', n::text, 1, true, 9000000000000, 1 FROM generate_series(1, 200001) n";
+    raw.run(&format!("INSERT INTO task_answer ({columns}) {many}")).await;
+    raw.run("DELETE FROM task_answer").await;
+    let is_named = async || {
+        let found = problems(&server.database.url).await;
+        found.iter().any(|problem| problem.contains("task_answer has 200001 dead rows beside 0 live ones: run VACUUM"))
+    };
+    // Counts are told a moment after the commit.
+    eventually("dead rows are named", Duration::from_secs(20), is_named).await;
+    raw.run("VACUUM task_answer").await;
+    let is_mended = async || problems(&server.database.url).await.is_empty();
+    eventually("they are gone as it says", Duration::from_secs(20), is_mended).await;
+}
+
 async fn check_names_commits_that_may_be_lost(server: &Server) {
     let (_, name) = server.database.url.rsplit_once('/').expect("a URL names a database");
     server.database.raw().await.run(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).await;
@@ -259,11 +291,13 @@ async fn check_names_who_holds_back_dead_rows_of_mariadb_weak_commits_and_clocks
 crate::facts![
     check_names_what_is_wrong_and_how_to_mend_it,
     check_names_tasks_that_are_torn,
+    check_says_that_a_schema_is_of_a_newer_program,
     check_names_triggers_views_and_tables_that_are_gone,
 ];
 crate::facts! { in sqlite_alone on Sqlite: check_names_what_is_wrong_with_the_configuration }
 crate::facts! { in mysql_alone on Mysql: check_names_unique_indexes_and_primary_keys_that_are_gone,
 check_names_unique_indexes_that_are_so_no_longer }
 crate::facts! { in postgres_alone on Postgres: check_names_commits_that_may_be_lost,
+check_names_tables_full_of_dead_rows,
 check_names_unique_indexes_and_primary_keys_that_are_gone, check_names_unique_indexes_that_are_so_no_longer,
 check_names_indexes_that_are_of_no_use }

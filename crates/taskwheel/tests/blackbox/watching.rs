@@ -219,6 +219,33 @@ async fn collector() -> (String, tokio::sync::mpsc::UnboundedReceiver<Value>) {
     (url, kept)
 }
 
+/// So many spans that a collector was sent.
+async fn sent_spans(sent: &mut tokio::sync::mpsc::UnboundedReceiver<Value>, count: usize) -> Vec<Value> {
+    let mut spans = Vec::new();
+    while spans.len() < count {
+        let body = tokio::time::timeout(Duration::from_secs(20), sent.recv()).await.expect("spans are sent").unwrap();
+        spans.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
+    }
+    spans
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_report_came_too_late_is_shown_as_such() {
+    let (collector, mut sent) = collector().await;
+    let server = Server::start_with(Dialect::Sqlite, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector)]).await;
+    let id = server.submit(json!({"type": "mail"})).await;
+    let task = server.claim(claim("w1", "mail")).await.remove(0);
+    server.post(&format!("/v1/tasks/{id}/cancel"), json!({})).await.ok();
+    assert_eq!(server.report(&task, "success").await["state"], "superseded");
+    server.signal(nix::sys::signal::Signal::SIGTERM);
+    let spans = sent_spans(&mut sent, 3).await;
+    let run = spans.iter().find(|span| span["name"] == "taskwheel run").expect("its run is told of");
+    let outcome = json!({"key": "taskwheel.outcome", "value": {"stringValue": "superseded"}});
+    assert!(run["attributes"].as_array().unwrap().contains(&outcome), "{run}");
+    assert_eq!(run["status"]["code"], 2, "it is no success: {run}");
+    server.end().await;
+}
+
 /// Also where another node takes the report than the one that handed out the task.
 async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     let (collector, mut sent) = collector().await;
@@ -242,11 +269,7 @@ async fn one_trace_shows_submit_wait_and_run(server: &Server) {
     // What was gathered until the end is sent before it.
     node.signal(nix::sys::signal::Signal::SIGTERM);
     other.signal(nix::sys::signal::Signal::SIGTERM);
-    let mut spans = Vec::new();
-    while spans.len() < 6 {
-        let body = tokio::time::timeout(Duration::from_secs(20), sent.recv()).await.expect("spans are sent").unwrap();
-        spans.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
-    }
+    let spans = sent_spans(&mut sent, 6).await;
     assert!(spans.iter().all(|span| span["traceId"] == TRACE[3..35]), "one trace: {spans:?}");
     for task in claimed {
         let of = |name: &str| {

@@ -1,9 +1,10 @@
 //! The page on operations: its service starts, and its alerts and its dashboard ask for what the server tells.
 
-use crate::page::{page, texts};
+use crate::page::{page, require, texts};
 use crate::support::{Dialect, Node, Server, claim, eventually};
 use reqwest::Url;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
@@ -44,6 +45,12 @@ async fn the_service_of_the_page_starts() {
 
 /// Runs a line of the page about backups on a database of ours.
 async fn on_database(line: &str, server: &Server, directory: &Path) {
+    if server.database.dialect == Dialect::Sqlite {
+        require("sqlite3");
+        let file = Path::new(server.database.url.trim_start_matches("sqlite://"));
+        let line = line.replace("taskwheel.db", &file.file_name().unwrap().to_string_lossy());
+        return bash(&line, server, file.parent().unwrap()).await;
+    }
     let url = Url::parse(&server.database.url).expect("a database has a URL");
     let name = url.path().trim_start_matches('/');
     let [host, port] = [url.host_str().unwrap().to_owned(), url.port().unwrap().to_string()];
@@ -51,9 +58,12 @@ async fn on_database(line: &str, server: &Server, directory: &Path) {
     let account = format!("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n");
     std::fs::write(directory.join(".my.cnf"), account).unwrap();
     let line = line.replace("mariadb taskwheel", &format!("mariadb {name}"));
-    let line = line.replace("--routines taskwheel", &format!("--routines {name}"));
+    bash(&line.replace("--routines taskwheel", &format!("--routines {name}")), server, directory).await;
+}
+
+async fn bash(line: &str, server: &Server, directory: &Path) {
     let mut bash = Command::new("bash");
-    bash.args(["-euc", &line]).current_dir(directory).env("HOME", directory);
+    bash.args(["-euc", line]).current_dir(directory).env("HOME", directory);
     let ran = bash.env("TASKWHEEL_DATABASE", &server.database.url).output().await.unwrap();
     assert!(ran.status.success(), "{line}: {ran:?}");
 }
@@ -70,6 +80,12 @@ async fn a_backup_of_the_page_can_be_restored(dialect: Dialect, line: usize) {
     server.signal(nix::sys::signal::Signal::SIGTERM);
     server.ended().await;
     on_database(&line_of(restore), &server, directory.path()).await;
+    if dialect == Dialect::Sqlite {
+        let file = Path::new(server.database.url.trim_start_matches("sqlite://"));
+        for file in [file.to_owned(), file.with_file_name("copy.db")] {
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+        }
+    }
     server.restart().await;
     assert_eq!(server.task(kept).await["status"], "New");
     assert_eq!(server.get(&format!("/v1/tasks/{later}")).await.status, 404, "it is as it was");
@@ -86,6 +102,11 @@ async fn a_backup_of_postgres_can_be_restored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_mariadb_can_be_restored() {
     a_backup_of_the_page_can_be_restored(Dialect::Mysql, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_sqlite_can_be_restored() {
+    a_backup_of_the_page_can_be_restored(Dialect::Sqlite, 2).await;
 }
 
 /// The alerts, each as its keys and values. No more of YAML is read than the page needs.

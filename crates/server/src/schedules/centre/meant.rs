@@ -1,11 +1,13 @@
 //! Which task a call of the scheduling centre means: its id, by query, form or JSON.
 
+use crate::App;
 use crate::input::{Query, parse, read, shape};
 use crate::problem::{Answer, Problem};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Which task is meant.
@@ -19,15 +21,15 @@ pub(crate) struct CentreTarget {
 /// The id of the task that is meant.
 pub(crate) struct Meant(pub(super) i64);
 
-impl<S: Send + Sync> FromRequest<S> for Meant {
+impl FromRequest<Arc<App>> for Meant {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Meant, Problem> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Meant, Problem> {
         let (mut parts, body) = request.into_parts();
-        let mut query = Query::from_request_parts(&mut parts, state).await?;
+        let mut query = Query::from_request_parts(&mut parts, app).await?;
         let in_query = query.take("taskId").map(Value::String);
         let is_form = is_form(&parts.headers);
-        let body = read(Request::from_parts(parts, body)).await?;
+        let body = read(app, Request::from_parts(parts, body)).await?;
         let in_body = if body.is_empty() {
             CentreTarget::default()
         } else if is_form {
