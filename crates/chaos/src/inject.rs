@@ -15,8 +15,8 @@ use taskwheel_store::Dialect;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// So long a fault is tried that meets nobody: longer than the longest of the others, behind which it may be hidden.
-const TRY_MAX: Duration = Duration::from_secs(12);
+/// So long a fault is tried that meets nobody: it may be hidden behind others, until they are over.
+const TRY_MAX: Duration = Duration::from_secs(30);
 const TRY_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// So long a process is waited for that is to be hit, and a server that was told something.
@@ -141,6 +141,8 @@ async fn listens(port: u16) -> bool {
 
 /// Leaves no room on the disk, until somebody says that something could not be written.
 async fn fill(cluster: &Cluster, disk: Option<&Disk>, server: &Server, lasts: Duration) -> bool {
+    // Nobody starts it meanwhile: MariaDB waits a minute for room before it looks again.
+    let mut database = cluster.database.lock().await;
     let mut logs: Vec<_> = cluster.logs().into_iter().map(Log::from_now).collect();
     let began = Instant::now();
     if cluster.dialect == Dialect::Sqlite {
@@ -154,7 +156,7 @@ async fn fill(cluster: &Cluster, disk: Option<&Disk>, server: &Server, lasts: Du
     if let Some(disk) = disk {
         disk.clear();
         // A database that could not write its log has given up.
-        if let Some(database) = cluster.database.lock().await.as_mut() {
+        if let Some(database) = database.as_mut() {
             database.wait_until_ready().await;
         }
     }

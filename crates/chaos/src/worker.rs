@@ -21,8 +21,8 @@ pub(crate) const LEASE_MS: i64 = 3 * HEARTBEAT_MS;
 pub(crate) const TYPES: [&str; 3] = ["work", "judged", "tick"];
 const AT_ONCE_MAX: usize = 16;
 const WAIT_MS: i64 = 500;
-/// A report that nobody takes is given up after so many tries.
-const REPORTS_MAX: usize = 40;
+/// What a worker has done it reports until somebody takes it: nobody else would end what one that lives has in hand.
+const UNTIL_ANSWERED: usize = usize::MAX;
 /// A liar makes no call at all for so long, beyond its lease, and so often.
 const SILENT_MS: i64 = LEASE_MS + 2_000;
 const SILENT_EVERY_MS: i64 = 15_000;
@@ -133,7 +133,7 @@ impl Worker {
         if self.args.lies {
             self.lie(id, &exec, outcome, sent).await;
         } else {
-            self.report(id, &exec, outcome, REPORTS_MAX).await;
+            self.report(id, &exec, outcome, UNTIL_ANSWERED).await;
         }
         self.held().remove(&exec);
     }
@@ -168,7 +168,7 @@ impl Worker {
             told(FOR_OTHERS, self.report(id, &uuid::Uuid::now_v7().to_string(), "success", 1).await);
             return;
         }
-        let first = self.report(id, exec, outcome, REPORTS_MAX).await;
+        let first = self.report(id, exec, outcome, UNTIL_ANSWERED).await;
         // It has not shown that it is alive, and was taken for dead.
         let is_given_up = first.as_deref() == Some("superseded") && now() - sent > LEASE_MS;
         told(SILENT, first.clone().filter(|_| is_given_up));
