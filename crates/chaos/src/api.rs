@@ -1,9 +1,11 @@
 //! Calls to the servers, as any client makes them: to one of several, with a token, and never for ever.
 
-use anyhow::{Result, bail};
+use crate::history::Fact;
+use anyhow::Result;
 use rand::RngExt;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
+use std::fmt;
 use std::time::Duration;
 
 /// Longer than any call may take that is not lost.
@@ -47,9 +49,35 @@ impl Api {
         let response = request.send().await?;
         let status = response.status();
         let text = response.text().await?;
+        let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            bail!("{status}: {text}");
+            return Err(Trouble { status, answer }.into());
         }
-        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+        Ok((status, answer))
     }
+}
+
+/// What a server says that could not do what it was asked.
+#[derive(Debug)]
+struct Trouble {
+    status: StatusCode,
+    answer: Value,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}: {}", self.status, self.answer)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// What is noted of a call that did not get the answer it should, with the code of the problem where a server told one.
+pub(crate) fn unanswered(call: &str, came: Result<(StatusCode, Value)>) -> Fact {
+    let answer = match came {
+        Ok((_, answer)) => Some(answer),
+        Err(error) => error.downcast::<Trouble>().ok().map(|trouble| trouble.answer),
+    };
+    let code = answer.and_then(|answer| answer["code"].as_str().map(str::to_owned));
+    Fact::Unanswered { call: call.to_owned(), code }
 }

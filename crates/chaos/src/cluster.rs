@@ -21,6 +21,8 @@ use taskwheel_store::Dialect;
 pub(crate) const TENANTS: [&str; 2] = ["red", "blue"];
 /// Of each tenant. The last one lies.
 const WORKERS: usize = 3;
+/// So many files a server may have open, and each connection is one: few enough that a crowd can take all. Clients need less than half.
+pub(crate) const SERVER_FILES_MAX: usize = 512;
 const RESPAWN_EVERY: Duration = Duration::from_millis(200);
 const STOP_MAX: Duration = Duration::from_secs(45);
 
@@ -33,6 +35,16 @@ pub(crate) struct Orders {
     pub(crate) broken: Option<String>,
 }
 
+impl Orders {
+    fn text(&self) -> String {
+        let mut words = vec![format!("clock:{}", self.clock_ms)];
+        words.extend(self.kill.map(|point| format!("kill:{point}")));
+        words.extend(self.disk_full.then(|| "disk_full".to_owned()));
+        words.extend(self.broken.iter().map(|rule| format!("break:{rule}")));
+        words.join(" ")
+    }
+}
+
 /// A process that is started again when it has ended.
 pub(crate) struct Member {
     /// Whether it is one that does harm, and goes with the faults.
@@ -40,11 +52,19 @@ pub(crate) struct Member {
     is_retired: AtomicBool,
     command: Mutex<Command>,
     process: Mutex<Option<Child>>,
+    /// Who stops it has it until it goes on: of two at a time the first would let it go on for both.
+    pub(crate) held: tokio::sync::Mutex<()>,
 }
 
 impl Member {
     fn new(command: Command, lies: bool) -> Member {
-        Member { lies, is_retired: AtomicBool::new(false), command: Mutex::new(command), process: Mutex::new(None) }
+        let (command, process) = (Mutex::new(command), Mutex::new(None));
+        Member { lies, is_retired: AtomicBool::new(false), command, process, held: tokio::sync::Mutex::default() }
+    }
+
+    /// The number of its process: another one after each start.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.process().as_ref().map(Child::id)
     }
 
     /// Ends it for good if it does harm.
@@ -69,11 +89,12 @@ impl Member {
         Ok(())
     }
 
-    /// Sends it a signal, where it runs.
-    pub(crate) fn signal(&self, signal: Signal) {
-        if let Some(process) = self.process().as_ref() {
-            let _ = kill(Pid::from_raw(process.id().cast_signed()), signal);
-        }
+    /// Sends it a signal, and says whether it ran.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let mut process = self.process();
+        process.as_mut().is_some_and(|process| {
+            matches!(process.try_wait(), Ok(None)) && kill(Pid::from_raw(process.id().cast_signed()), signal).is_ok()
+        })
     }
 
     /// Asks it to stop, and says whether it went in order.
@@ -107,6 +128,7 @@ pub(crate) struct Server {
     pub(crate) to_database: Option<Arc<Proxy>>,
     pub(crate) to_workers: Arc<Proxy>,
     control: PathBuf,
+    log: PathBuf,
     orders: Mutex<Orders>,
 }
 
@@ -115,18 +137,20 @@ impl Server {
     pub(crate) fn order(&self, change: impl FnOnce(&mut Orders)) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut orders);
-        let mut words = vec![format!("clock:{}", orders.clock_ms)];
-        words.extend(orders.kill.map(|point| format!("kill:{point}")));
-        words.extend(orders.disk_full.then(|| "disk_full".to_owned()));
-        words.extend(orders.broken.iter().map(|rule| format!("break:{rule}")));
         // Renamed, so that no half of it is read.
         let fresh = self.control.with_extension("fresh");
-        let written = std::fs::write(&fresh, words.join(" ")).and_then(|()| std::fs::rename(&fresh, &self.control));
+        let written = std::fs::write(&fresh, orders.text()).and_then(|()| std::fs::rename(&fresh, &self.control));
         written.expect("the orders can be written");
     }
 
+    /// Whether it says that it has read what it was told last.
+    pub(crate) fn has_taken_orders(&self) -> bool {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).text();
+        std::fs::read_to_string(self.control.with_extension("taken")).is_ok_and(|taken| taken == orders)
+    }
+
     /// At which points it ended as it was told.
-    fn ended_at(&self) -> Vec<String> {
+    pub(crate) fn ended_at(&self) -> Vec<String> {
         let noted = std::fs::read_to_string(self.control.with_extension("killed")).unwrap_or_default();
         noted.lines().map(str::to_owned).collect()
     }
@@ -139,6 +163,7 @@ pub(crate) struct Cluster {
     pub(crate) url: String,
     pub(crate) directory: PathBuf,
     pub(crate) database: tokio::sync::Mutex<Option<OwnServer>>,
+    database_log: Option<PathBuf>,
     pub(crate) servers: Vec<Server>,
     pub(crate) workers: Vec<Member>,
     pub(crate) admin: String,
@@ -153,7 +178,7 @@ impl Cluster {
         binary: &Path,
         dialect: Dialect,
         directory: &Path,
-        database: Option<OwnServer>,
+        (database, database_log): (Option<OwnServer>, Option<PathBuf>),
         broken: Option<&str>,
     ) -> Result<Cluster> {
         let url = match &database {
@@ -180,7 +205,7 @@ impl Cluster {
         }
         let history = Arc::new(History::open(&directory.join("harness.history"))?);
         let (directory, database) = (directory.to_owned(), tokio::sync::Mutex::new(database));
-        Ok(Cluster { dialect, url, directory, database, servers, workers, admin, operators, history })
+        Ok(Cluster { dialect, url, directory, database, database_log, servers, workers, admin, operators, history })
     }
 
     /// Starts what does not run, again and again.
@@ -202,6 +227,11 @@ impl Cluster {
     /// The servers as clients reach them.
     pub(crate) fn links(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("http://127.0.0.1:{}", server.to_workers.port)).collect()
+    }
+
+    /// Where the servers and the database say what they could not do.
+    pub(crate) fn logs(&self) -> Vec<PathBuf> {
+        self.servers.iter().map(|server| server.log.clone()).chain(self.database_log.clone()).collect()
     }
 
     /// The points at which servers ended as they were told.
@@ -242,8 +272,10 @@ async fn server(
     let port = crate::own_server::free_port();
     let to_workers = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
     let control = directory.join(format!("server-{number}.orders"));
-    let log = log(directory, &format!("server-{number}"))?;
-    let mut command = Command::new(binary);
+    let (log, log_path) = log(directory, &format!("server-{number}"))?;
+    // The limit is for this process alone, and hard: a server raises its soft one.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {SERVER_FILES_MAX} && exec \"$0\" \"$@\"")]).arg(binary);
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--database", &url]);
     command.env("TASKWHEEL_FAULTS", &control).env("TASKWHEEL_LOG", "info");
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -253,6 +285,7 @@ async fn server(
         to_database,
         to_workers,
         control,
+        log: log_path,
         orders: Mutex::default(),
     };
     server.order(|orders| orders.broken = broken.map(str::to_owned));
@@ -261,7 +294,7 @@ async fn server(
 
 fn worker(directory: &Path, tenant: &str, number: usize, links: &[String], token: &str, lies: bool) -> Result<Member> {
     let name = format!("{tenant}-{number}");
-    let log = log(directory, &name)?;
+    let (log, _) = log(directory, &name)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["worker", "--servers", &links.join(","), "--tenant", tenant, "--name", &name]);
     command.arg("--history").arg(directory.join(format!("{name}.history"))).env("TASKWHEEL_TOKEN", token);
@@ -272,9 +305,10 @@ fn worker(directory: &Path, tenant: &str, number: usize, links: &[String], token
     Ok(Member::new(command, lies))
 }
 
-fn log(directory: &Path, name: &str) -> Result<File> {
+fn log(directory: &Path, name: &str) -> Result<(File, PathBuf)> {
     let path = directory.join(format!("{name}.log"));
-    File::options().create(true).append(true).open(&path).with_context(|| format!("cannot write {}", path.display()))
+    let file = File::options().create(true).append(true).open(&path);
+    Ok((file.with_context(|| format!("cannot write {}", path.display()))?, path))
 }
 
 /// A new token, made on the database.

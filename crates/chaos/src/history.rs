@@ -37,9 +37,13 @@ pub(crate) enum Fact {
     Reported { id: i64, exec: String, outcome: String, state: String },
     /// A person is about to cancel a task, or to have it retried.
     Acting { id: i64, action: String },
+    /// A submit that was acknowledged was sent again with its idempotency key, and answered.
+    Repeated { key: String, id: i64 },
+    /// A person of a tenant tried to cancel a task of another, and was answered.
+    Trespassed { tenant: String, id: i64, status: u16 },
     /// A call was not answered, or by an error of the server.
-    Unanswered { call: String },
-    /// A fault was made.
+    Unanswered { call: String, code: Option<String> },
+    /// A fault was made, and seen to do something.
     Fault { name: String },
 }
 

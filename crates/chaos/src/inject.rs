@@ -1,20 +1,30 @@
-//! Makes the faults of a plan, each for its time, and takes them back. Several may be under way at once.
+//! Makes the faults of a plan, each for its time, and takes them back. Several may be under way at once. A fault counts when it was seen
+//! to do something; one that met nobody is made again.
 
-use crate::cluster::{Cluster, Server};
+use crate::cluster::{Cluster, Member, Server};
+use crate::crowd;
 use crate::disk::Disk;
 use crate::history::Fact;
+use crate::log::Log;
 use crate::plan::{Fault, Planned};
 use crate::proxy::Weather;
 use nix::sys::signal::Signal;
-use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use taskwheel_store::Dialect;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// More connections than any server here lets in.
-const CROWD: usize = 1_500;
+/// So long a fault is tried that meets nobody: it may be hidden behind others, until they are over.
+const TRY_MAX: Duration = Duration::from_secs(30);
+const TRY_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// So long a process is waited for that is to be hit, and a server that was told something.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// So long a database may go on with what room it has taken before.
+const FULL_MAX: Duration = Duration::from_secs(10);
+/// What logs say of a disk that is full: of SQLite, of PostgreSQL, of either database server, and of MariaDB.
+const NO_ROOM: [&str; 5] = ["disk is full", "could not write", "No space left", "Disk full", "' is full"];
 
 /// Makes all of them, and ends when the last is over.
 pub(crate) async fn all(cluster: &Arc<Cluster>, disk: &Arc<Option<Disk>>, plan: Vec<Planned>, length: Duration) {
@@ -25,8 +35,13 @@ pub(crate) async fn all(cluster: &Arc<Cluster>, disk: &Arc<Option<Disk>>, plan: 
         tokio::time::sleep(at.saturating_sub(began.elapsed())).await;
         let (cluster, disk) = (cluster.clone(), disk.clone());
         under_way.spawn(async move {
-            if make(&cluster, disk.as_ref().as_ref(), planned).await {
-                cluster.history.note(Fact::Fault { name: planned.fault.name() });
+            let began = Instant::now();
+            while began.elapsed() < TRY_MAX {
+                if make(&cluster, disk.as_ref().as_ref(), planned).await {
+                    cluster.history.note(Fact::Fault { name: planned.fault.name() });
+                    break;
+                }
+                tokio::time::sleep(TRY_EVERY).await;
             }
         });
     }
@@ -34,108 +49,116 @@ pub(crate) async fn all(cluster: &Arc<Cluster>, disk: &Arc<Option<Disk>>, plan: 
     under_way.join_all().await;
 }
 
-/// Makes one, waits its time and takes it back. Says whether it could be made.
+/// Makes one, waits its time and takes it back. Says whether it was seen to do something.
 async fn make(cluster: &Cluster, disk: Option<&Disk>, planned: Planned) -> bool {
     let lasts = Duration::from_millis(planned.lasts_ms);
     let pick = |count: usize| (planned.victim % count as u64) as usize;
     let server = &cluster.servers[pick(cluster.servers.len())];
     let worker = &cluster.workers[pick(cluster.workers.len())];
     match planned.fault {
-        Fault::KillServer => server.member.signal(Signal::SIGKILL),
-        Fault::KillWorker => worker.signal(Signal::SIGKILL),
-        Fault::StopServer => {
-            server.member.signal(Signal::SIGSTOP);
-            tokio::time::sleep(lasts).await;
-            server.member.signal(Signal::SIGCONT);
-        }
-        Fault::StopWorker => {
-            worker.signal(Signal::SIGSTOP);
-            tokio::time::sleep(lasts).await;
-            worker.signal(Signal::SIGCONT);
-        }
-        // What was told to end is told once, and counted where it ends.
-        Fault::KillAt(point) => {
-            server.order(|orders| orders.kill = Some(point));
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            server.order(|orders| orders.kill = None);
-            return false;
-        }
+        Fault::KillServer => strike(&server.member, Signal::SIGKILL).await,
+        Fault::KillWorker => strike(worker, Signal::SIGKILL).await,
+        Fault::StopServer => hold(&server.member, lasts).await,
+        Fault::StopWorker => hold(worker, lasts).await,
+        Fault::KillAt(point) => end_at(server, point).await,
         Fault::KillDatabase | Fault::RestartDatabase => {
             let mut database = cluster.database.lock().await;
             let Some(database) = database.as_mut() else { return false };
+            let was_there = listens(database.port()).await;
             if planned.fault == Fault::KillDatabase {
                 database.kill();
                 tokio::time::sleep(lasts).await;
             } else {
                 tokio::task::block_in_place(|| database.stop());
             }
+            let is_gone = !listens(database.port()).await;
             database.restart().await;
+            was_there && is_gone
         }
         Fault::DatabaseLink(weather) => match &server.to_database {
-            Some(link) => {
-                link.set(weather);
-                tokio::time::sleep(lasts).await;
-                link.set(Weather::Fair);
-            }
-            None => return false,
+            Some(link) => link.suffer(weather, lasts).await,
+            None => false,
         },
-        Fault::WorkerLink(Weather::Repeat) => return server.to_workers.repeat().await,
-        Fault::WorkerLink(weather) => {
-            server.to_workers.set(weather);
-            tokio::time::sleep(lasts).await;
-            server.to_workers.set(Weather::Fair);
-        }
+        Fault::WorkerLink(Weather::Repeat) => server.to_workers.repeat().await,
+        Fault::WorkerLink(weather) => server.to_workers.suffer(weather, lasts).await,
         // It stays off until the next one: clocks jump back as well as forth.
-        Fault::Clock(ms) => server.order(|orders| orders.clock_ms = ms),
-        Fault::DiskFull => return fill(cluster, disk, server, lasts).await,
-        Fault::DatabaseCrowd => return crowd_database(cluster, lasts).await,
-        Fault::ServerCrowd => {
-            let mut crowd = Vec::new();
-            for _ in 0..CROWD {
-                let connecting = TcpStream::connect(("127.0.0.1", server.port));
-                match tokio::time::timeout(Duration::from_millis(200), connecting).await {
-                    Ok(Ok(connection)) => crowd.push(connection),
-                    _ => break,
-                }
-            }
-            tokio::time::sleep(lasts).await;
+        Fault::Clock(ms) => {
+            server.order(|orders| orders.clock_ms = ms);
+            until(WAIT_MAX, || server.has_taken_orders()).await
         }
+        Fault::DiskFull => fill(cluster, disk, server, lasts).await,
+        Fault::DatabaseCrowd => crowd::of_database(cluster, lasts).await,
+        Fault::ServerCrowd => crowd::of_server(server.port, lasts).await,
     }
-    true
 }
 
-async fn fill(cluster: &Cluster, disk: Option<&Disk>, server: &Server, lasts: Duration) -> bool {
-    if cluster.dialect == Dialect::Sqlite {
-        server.order(|orders| orders.disk_full = true);
-        tokio::time::sleep(lasts).await;
-        server.order(|orders| orders.disk_full = false);
-        return true;
+/// Waits for something, and says whether it came.
+async fn until(most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if began.elapsed() >= most {
+            return false;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
-    let Some(disk) = disk else { return false };
-    if disk.fill().is_err() {
+}
+
+/// Sends a signal to a process as soon as it runs.
+async fn strike(member: &Member, signal: Signal) -> bool {
+    until(WAIT_MAX, || member.signal(signal)).await
+}
+
+/// Stops a process for a while. One that was killed meanwhile was not stopped for as long.
+async fn hold(member: &Member, lasts: Duration) -> bool {
+    let _turn = member.held.lock().await;
+    if !strike(member, Signal::SIGSTOP).await {
         return false;
     }
+    let stopped = member.id();
     tokio::time::sleep(lasts).await;
-    disk.clear();
-    // A database that could not write its log has given up.
-    if let Some(database) = cluster.database.lock().await.as_mut() {
-        database.wait_until_ready().await;
-    }
-    true
+    member.signal(Signal::SIGCONT) && member.id() == stopped
 }
 
-/// Takes every connection that the database has left. Says whether it refused one.
-async fn crowd_database(cluster: &Cluster, lasts: Duration) -> bool {
-    let (mut postgres, mut mysql) = (Vec::new(), Vec::new());
-    let is_full = loop {
-        let refused = match cluster.dialect {
-            Dialect::Postgres => PgConnection::connect(&cluster.url).await.map(|one| postgres.push(one)),
-            _ => MySqlConnection::connect(&cluster.url).await.map(|one| mysql.push(one)),
-        };
-        if refused.is_err() || postgres.len() + mysql.len() >= CROWD {
-            break refused.is_err();
+/// Lets a server end at a point. Whoever dies of something else first is told again.
+async fn end_at(server: &Server, point: &'static str) -> bool {
+    let times = || server.ended_at().iter().filter(|ended| *ended == point).count();
+    let before = times();
+    let has_ended = until(WAIT_MAX, || {
+        server.order(|orders| orders.kill = orders.kill.or(Some(point)));
+        times() > before
+    });
+    let has_ended = has_ended.await;
+    server.order(|orders| orders.kill = orders.kill.filter(|other| *other != point));
+    has_ended
+}
+
+async fn listens(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+}
+
+/// Leaves no room on the disk, until somebody says that something could not be written.
+async fn fill(cluster: &Cluster, disk: Option<&Disk>, server: &Server, lasts: Duration) -> bool {
+    // Nobody starts it meanwhile: MariaDB waits a minute for room before it looks again.
+    let mut database = cluster.database.lock().await;
+    let mut logs: Vec<_> = cluster.logs().into_iter().map(Log::from_now).collect();
+    let began = Instant::now();
+    if cluster.dialect == Dialect::Sqlite {
+        server.order(|orders| orders.disk_full = true);
+    } else if disk.is_none_or(|disk| disk.fill().is_err()) {
+        return false;
+    }
+    let was_noticed = until(lasts.max(FULL_MAX), || logs.iter_mut().any(|log| log.says(&NO_ROOM))).await;
+    tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
+    server.order(|orders| orders.disk_full = false);
+    if let Some(disk) = disk {
+        disk.clear();
+        // A database that could not write its log has given up.
+        if let Some(database) = database.as_mut() {
+            database.wait_until_ready().await;
         }
-    };
-    tokio::time::sleep(lasts).await;
-    is_full
+    }
+    was_noticed
 }

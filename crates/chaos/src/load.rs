@@ -1,12 +1,13 @@
 //! The load: tasks of two tenants, submitted one by one, of every kind that a fault could do something to.
 
-use crate::api::Api;
+use crate::api::{Api, unanswered};
+use crate::cluster::TENANTS;
 use crate::history::{Fact, History};
 use rand::RngExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// Between two submits of a client.
@@ -16,8 +17,29 @@ const UNIQUE_KEYS: u32 = 8;
 const ATTEMPTS_MAX: u32 = 3;
 const TRIES_MAX: usize = 40;
 
+/// In percent of the submits: a person steps in, the call is made again, a task of the other tenant is asked for.
+const MEDDLE_PERCENT: u32 = 4;
+const REPEAT_PERCENT: u32 = 5;
+const TRESPASS_PERCENT: u32 = 3;
+
+/// The last task of each tenant.
+pub(crate) type Latest = [AtomicI64; TENANTS.len()];
+
+/// One who submits.
+pub(crate) struct Submitter {
+    pub(crate) name: String,
+    /// The place of its tenant.
+    pub(crate) place: usize,
+    pub(crate) api: Api,
+    pub(crate) history: Arc<History>,
+    pub(crate) latest: Arc<Latest>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
 /// Submits until it is told to stop.
-pub(crate) async fn run(name: String, tenant: String, api: Api, history: Arc<History>, stop: Arc<AtomicBool>) {
+pub(crate) async fn run(submitter: Submitter) {
+    let Submitter { name, place, api, history, latest, stop } = submitter;
+    let tenant = TENANTS[place];
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         number += 1;
@@ -25,7 +47,7 @@ pub(crate) async fn run(name: String, tenant: String, api: Api, history: Arc<His
         let (task, unique, attempts_max) = task(&key);
         history.note(Fact::Submitting {
             key: key.clone(),
-            tenant: tenant.clone(),
+            tenant: tenant.to_owned(),
             unique: unique.clone(),
             attempts_max,
         });
@@ -36,18 +58,51 @@ pub(crate) async fn run(name: String, tenant: String, api: Api, history: Arc<His
                 Ok((status, answer)) if status.is_success() => {
                     let id = answer["id"].as_i64().unwrap_or(0);
                     history.note(Fact::Submitted { key: key.clone(), id, created: status == StatusCode::CREATED });
-                    if unique.is_none() && rand::rng().random_range(0..100) < 4 {
+                    latest[place].store(id, Ordering::Relaxed);
+                    if unique.is_none() && is_chosen(MEDDLE_PERCENT) {
                         tokio::spawn(meddle(id, api.clone(), history.clone()));
+                    }
+                    if once.is_some() && is_chosen(REPEAT_PERCENT) {
+                        repeat(&key, &task, &api, &history).await;
                     }
                     break;
                 }
                 // Nothing is wrong with it, so whoever refuses it has lost something.
-                Ok(_) | Err(_) => history.note(Fact::Unanswered { call: "submit".into() }),
+                other => history.note(unanswered("submit", other)),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        let foreign = latest[(place + 1) % TENANTS.len()].load(Ordering::Relaxed);
+        if foreign > 0 && is_chosen(TRESPASS_PERCENT) {
+            trespass(tenant, foreign, &api, &history).await;
+        }
         let pause = rand::rng().random_range(PAUSE_MS);
         tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+fn is_chosen(percent: u32) -> bool {
+    rand::rng().random_range(0..100) < percent
+}
+
+/// Makes a call again that was answered: the answer is the same.
+async fn repeat(key: &str, task: &Value, api: &Api, history: &History) {
+    match api.call_once(Method::POST, "/v1/tasks", Some(task), Some(key)).await {
+        Ok((status, answer)) if status.is_success() => {
+            let id = answer["id"].as_i64().unwrap_or(0);
+            history.note(Fact::Repeated { key: key.to_owned(), id });
+        }
+        other => history.note(unanswered("submit", other)),
+    }
+}
+
+/// Tries to cancel a task of another tenant.
+async fn trespass(tenant: &str, id: i64, api: &Api, history: &History) {
+    match api.call(Method::POST, &format!("/v1/tasks/{id}/cancel"), None).await {
+        Ok((status, _)) => {
+            history.note(Fact::Trespassed { tenant: tenant.to_owned(), id, status: status.as_u16() });
+        }
+        other => history.note(unanswered("trespass", other)),
     }
 }
 
@@ -99,8 +154,9 @@ async fn meddle(id: i64, api: Api, history: Arc<History>) {
         let pause = rand::rng().random_range(0..1_000);
         tokio::time::sleep(Duration::from_millis(pause)).await;
         history.note(Fact::Acting { id, action: (*action).to_owned() });
-        if api.call(Method::POST, &format!("/v1/tasks/{id}/{action}"), None).await.is_err() {
-            history.note(Fact::Unanswered { call: (*action).to_owned() });
+        let answer = api.call(Method::POST, &format!("/v1/tasks/{id}/{action}"), None).await;
+        if answer.is_err() {
+            history.note(unanswered(action, answer));
         }
     }
 }

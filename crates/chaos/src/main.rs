@@ -1,13 +1,16 @@
 //! The fault harness: real servers and workers under load, faults by a seed, and then a checker that holds what clients saw, and what the
 //! database has in the end, against the promises. See `docs/chaos.md`.
 
+mod answer;
 mod api;
 mod check;
 mod cluster;
+mod crowd;
 mod disk;
 mod history;
 mod inject;
 mod load;
+mod log;
 #[path = "../../store/tests/support/own_server.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
 mod own_server;
@@ -22,6 +25,7 @@ mod worker;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,7 +50,7 @@ struct Cli {
     /// Writes the report here, as a page.
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Keeps histories and logs here.
+    /// Keeps histories and logs here, where no run has left any.
     #[arg(long)]
     keep: Option<PathBuf>,
     /// The server, built with the feature `faults`; beside this program unless told.
@@ -104,6 +108,10 @@ async fn main() -> Result<ExitCode> {
         None => std::env::current_exe()?.with_file_name("taskwheel-faulty"),
     };
     run::check_binary(&binary)?;
+    if let Some(keep) = &cli.keep {
+        run::check_keep(keep, cli.database.dialects())?;
+    }
+    allow_connections()?;
     let seconds = cli.minutes.map_or(cli.seconds.unwrap_or(60), |minutes| minutes * 60);
     let settings = run::Settings {
         binary,
@@ -125,6 +133,12 @@ async fn main() -> Result<ExitCode> {
         std::fs::write(path, report::page(&reports))?;
     }
     Ok(if reports.iter().all(report::Report::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every link and everybody in a crowd is an open file.
+fn allow_connections() -> Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The plan: which faults come when. It follows from the seed alone, so that the same seed repeats it.
 
 use crate::proxy::Weather;
+use crate::worker::LEASE_MS;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use std::ops::Range;
 use taskwheel_store::Dialect;
 
 /// What goes wrong.
@@ -68,12 +70,28 @@ pub(crate) struct Planned {
 
 const HOUR_MS: i64 = 3_600_000;
 pub(crate) const POINTS: [&str; 4] = ["BeforeCommit", "AfterCommit", "AfterClaim", "BeforeAnswer"];
+/// What a lying worker does.
+pub(crate) const LIES: [&str; 5] = [TWICE, DIFFERENTLY, LATE, FOR_OTHERS, SILENT];
+pub(crate) const TWICE: &str = "lie: a report twice";
+pub(crate) const DIFFERENTLY: &str = "lie: a report twice, differently";
+pub(crate) const LATE: &str = "lie: a report beyond the lease";
+pub(crate) const FOR_OTHERS: &str = "lie: a report for others";
+pub(crate) const SILENT: &str = "lie: no sign of life for as long as a lease";
 const LINKS: [Weather; 7] =
     [Weather::Cut, Weather::Reset, Weather::Delay, Weather::Mute, Weather::Deaf, Weather::Drip, Weather::SwallowAnswer];
 /// The first fault comes when there is something to break.
 const START_MS: u64 = 2_000;
 /// Between two faults, however long the run.
 const GAP_MS_MAX: u64 = 2_500;
+const LASTS_MS: Range<u64> = 500..6_000;
+/// Weathers of a link come one after the other: in a short run with one link, all of them fit.
+const LINK_MS_MAX: Range<u64> = 1_000..6_000;
+/// So many kinds of them there are, and some room.
+const LINK_SHARES: u64 = 8;
+/// Beyond the lease of what it had in hand.
+const WORKER_STOP_MS: Range<u64> = LEASE_MS as u64 + 500..LEASE_MS as u64 + 3_000;
+/// Beyond leases, and so long that due times are missed: five seconds they may be late, and each schedule is due in two.
+const OUTAGE_MS: Range<u64> = 7_000..9_000;
 
 /// Every fault that can be made on a database.
 pub(crate) fn faults(dialect: Dialect) -> Vec<Fault> {
@@ -90,8 +108,23 @@ pub(crate) fn faults(dialect: Dialect) -> Vec<Fault> {
     faults
 }
 
+impl Fault {
+    /// How long it may last in a run of that length with so many servers.
+    fn lasts_ms(self, length_ms: u64, servers: usize) -> Range<u64> {
+        match self {
+            Fault::StopWorker => WORKER_STOP_MS,
+            Fault::StopServer | Fault::KillDatabase => OUTAGE_MS,
+            Fault::DatabaseLink(_) | Fault::WorkerLink(_) => {
+                let share = servers as u64 * length_ms / LINK_SHARES;
+                LASTS_MS.start..share.clamp(LINK_MS_MAX.start, LINK_MS_MAX.end)
+            }
+            _ => LASTS_MS,
+        }
+    }
+}
+
 /// Faults in any order, again and again until the time is over; each once at least, however short the time.
-pub(crate) fn plan(seed: u64, all: &[Fault], length_ms: u64) -> Vec<Planned> {
+pub(crate) fn plan(seed: u64, all: &[Fault], length_ms: u64, servers: usize) -> Vec<Planned> {
     let mut random = StdRng::seed_from_u64(seed);
     let gap_ms = (length_ms.saturating_sub(START_MS) / (all.len() as u64 + 1)).clamp(1, GAP_MS_MAX);
     let (mut planned, mut at_ms) = (Vec::new(), START_MS);
@@ -101,7 +134,7 @@ pub(crate) fn plan(seed: u64, all: &[Fault], length_ms: u64) -> Vec<Planned> {
         for fault in order {
             let is_enough = planned.len() >= all.len() && at_ms >= length_ms;
             if !is_enough {
-                let lasts_ms = random.random_range(500..6_000);
+                let lasts_ms = random.random_range(fault.lasts_ms(length_ms, servers));
                 planned.push(Planned { at_ms, fault, victim: random.random(), lasts_ms });
                 at_ms += random.random_range(gap_ms / 2..=gap_ms);
             }
@@ -117,14 +150,20 @@ mod tests {
     #[test]
     fn the_same_seed_makes_the_same_plan() {
         let faults = faults(Dialect::Postgres);
-        assert_eq!(plan(7, &faults, 60_000), plan(7, &faults, 60_000));
-        assert_ne!(plan(7, &faults, 60_000), plan(8, &faults, 60_000));
+        assert_eq!(plan(7, &faults, 60_000, 3), plan(7, &faults, 60_000, 3));
+        assert_ne!(plan(7, &faults, 60_000, 3), plan(8, &faults, 60_000, 3));
+    }
+
+    #[test]
+    fn what_is_stopped_is_stopped_beyond_its_lease() {
+        let stops: Vec<_> = plan(1, &[Fault::StopServer, Fault::StopWorker], 600_000, 1);
+        assert!(stops.len() > 200 && stops.iter().all(|stop| stop.lasts_ms > LEASE_MS as u64), "{stops:?}");
     }
 
     #[test]
     fn every_fault_has_its_turn_however_short_the_run() {
         for (dialect, length_ms) in [(Dialect::Sqlite, 1), (Dialect::Postgres, 20_000), (Dialect::Mysql, 600_000)] {
-            let planned = plan(1, &faults(dialect), length_ms);
+            let planned = plan(1, &faults(dialect), length_ms, 3);
             let missing = |fault: &Fault| !planned.iter().any(|one| one.fault == *fault);
             assert_eq!(faults(dialect).into_iter().find(missing), None);
             assert!(planned.is_sorted_by_key(|one| one.at_ms));

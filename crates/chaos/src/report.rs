@@ -1,6 +1,6 @@
 //! What a run ends with: for people who wait, and as a page.
 
-use crate::check::{LAWS, Violation};
+use crate::check::{LAWS, Law, Violation};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub(crate) struct Report {
     pub(crate) seconds: u64,
     /// Whether all faults were to be made.
     pub(crate) is_whole: bool,
+    /// Whether the tasks could be read: without, only what needs none is checked.
+    pub(crate) is_readable: bool,
     pub(crate) facts: usize,
     pub(crate) tasks: usize,
     /// Runs of schedules.
@@ -50,6 +52,16 @@ impl Report {
         faults.chain(guards).filter(|(_, count)| **count == 0).map(|(name, _)| name).collect()
     }
 
+    /// What became of a law.
+    fn outcome(&self, law: Law) -> String {
+        let is_checked = self.is_readable || matches!(law, Law::Drains | Law::InOnePlace);
+        match self.violations.iter().filter(|violation| violation.law == law).count() {
+            0 if is_checked => "held".to_owned(),
+            0 => "not checked".to_owned(),
+            times => format!("BROKEN {times} times"),
+        }
+    }
+
     fn text(&self) -> String {
         let mut text = format!("## {}\n\n", self.database());
         let bound = self.drain_max.as_secs();
@@ -64,9 +76,7 @@ impl Report {
         );
         let _ = writeln!(text, "| law | |\n|---|---|");
         for law in LAWS {
-            let broken: Vec<_> = self.violations.iter().filter(|violation| violation.law == law).collect();
-            let outcome = if broken.is_empty() { "held".to_owned() } else { format!("BROKEN {} times", broken.len()) };
-            let _ = writeln!(text, "| {} | {outcome} |", law.text());
+            let _ = writeln!(text, "| {} | {} |", law.text(), self.outcome(law));
         }
         for (title, counts) in [("fault", self.fault_counts()), ("guard", self.guard_counts())] {
             let _ = writeln!(text, "\n| {title} | times |\n|---|---|");
@@ -102,12 +112,76 @@ impl Report {
     }
 }
 
-/// The reports of several databases as a page.
+/// The reports of several databases as a page, which is all that is said of a run.
 pub(crate) fn page(reports: &[Report]) -> String {
-    let mut page =
-        "# A run of the fault harness\n\nWritten by `./chaos`; what it does is in [chaos.md](chaos.md).\n".to_owned();
+    let mut page = "# A run of the fault harness\n\n".to_owned();
+    if let Some(Report { seconds, seed, .. }) = reports.first() {
+        let length =
+            if seconds % 60 == 0 { format!("--minutes {}", seconds / 60) } else { format!("--seconds {seconds}") };
+        let databases: Vec<_> = reports.iter().map(Report::database).collect();
+        let _ = writeln!(
+            page,
+            "Written by `./chaos {length} --seed {seed} --report FILE`, on {}, one after the other. What it does, what it checks and what it
+has found so far is in [chaos.md](chaos.md).",
+            databases.join(", ")
+        );
+    }
     for report in reports {
         let _ = write!(page, "\n{}", report.text());
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            dialect: Dialect::Sqlite,
+            seed: 7,
+            seconds: 600,
+            is_whole: true,
+            is_readable: true,
+            facts: 1,
+            tasks: 1,
+            runs: 1,
+            drained: Some(Duration::from_secs(1)),
+            drain_max: Duration::from_secs(60),
+            faults: BTreeMap::from([("kill -9 of a server".to_owned(), 1), ("disk full".to_owned(), 0)]),
+            guards: BTreeMap::from([("a lease ran out", 0), ("a time limit ran out", 2)]),
+            violations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_fault_or_a_guard_that_never_came_is_named() {
+        assert_eq!(report().unproven(), ["disk full", "a lease ran out"]);
+        let says = "It proved less than it should: these never happened: disk full; a lease ran out.";
+        assert!(report().text().contains(says));
+        let only_some = Report { is_whole: false, ..report() };
+        assert!(only_some.unproven().is_empty() && !only_some.text().contains("proved less"));
+        let mut all = report();
+        all.faults.insert("disk full".to_owned(), 1);
+        all.guards.insert("a lease ran out", 1);
+        assert!(all.unproven().is_empty() && !all.text().contains("proved less"));
+    }
+
+    #[test]
+    fn a_law_that_was_not_checked_is_not_said_to_have_held() {
+        let torn = Violation { law: Law::InOnePlace, what: "1 tasks are not in one place".into() };
+        let report = Report { is_readable: false, violations: vec![torn], ..report() };
+        assert_eq!(report.outcome(Law::InOnePlace), "BROKEN 1 times");
+        assert_eq!(report.outcome(Law::Drains), "held");
+        for law in LAWS.into_iter().filter(|law| !matches!(law, Law::Drains | Law::InOnePlace)) {
+            assert_eq!(report.outcome(law), "not checked");
+        }
+    }
+
+    #[test]
+    fn a_page_says_how_it_is_made_again() {
+        let page = page(&[report()]);
+        assert!(page.starts_with("# A run of the fault harness\n"), "{page}");
+        assert!(page.contains("`./chaos --minutes 10 --seed 7 --report FILE`, on SQLite"), "{page}");
+    }
 }

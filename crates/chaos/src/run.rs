@@ -1,14 +1,15 @@
 //! One run on one database: load, faults, heal, verify.
 
 use crate::api::Api;
+use crate::check::firings::Kept;
 use crate::check::{self, Law, Violation, firings};
 use crate::cluster::{Cluster, TENANTS};
 use crate::disk::Disk;
 use crate::history;
 use crate::inject;
-use crate::load;
+use crate::load::{self, Submitter};
 use crate::own_server::OwnServer;
-use crate::plan::{Fault, POINTS, faults, plan};
+use crate::plan::{Fault, LIES, POINTS, faults, plan};
 use crate::proxy::Weather;
 use crate::report::Report;
 use crate::state;
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use taskwheel_model::Time;
 use taskwheel_store::schedule::Schedule;
@@ -39,6 +40,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether all faults are to be made.
+    fn is_whole(&self) -> bool {
+        !self.is_calm && self.only.is_none()
+    }
+
     /// The faults that are to be made.
     fn faults(&self, dialect: Dialect) -> Vec<Fault> {
         let is_wanted =
@@ -57,15 +63,12 @@ const READY_MAX: Duration = Duration::from_secs(30);
 pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report> {
     let length = Duration::from_secs(settings.seconds);
     let scratch = tempfile::Builder::new().prefix("taskwheel-chaos.").tempdir()?;
-    let directory = match &settings.keep {
-        Some(keep) => keep.join(format!("{dialect:?}").to_lowercase()),
-        None => scratch.path().to_owned(),
-    };
+    let directory = settings.keep.as_deref().map_or(scratch.path().to_owned(), |keep| kept_in(keep, dialect));
     std::fs::create_dir_all(&directory)?;
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o711))?;
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o711))?;
     let disk = if dialect == Dialect::Sqlite { None } else { Disk::mount(scratch.path()) };
-    let database = database(dialect, disk.as_ref().map_or(scratch.path(), Disk::path)).await?;
+    let database = database(dialect, disk.as_ref().map_or(scratch.path(), Disk::path)).await?.unzip();
     let broken = settings.broken.as_deref();
     let cluster = Cluster::prepare(&settings.binary, dialect, &directory, database, broken).await?;
     let cluster = Arc::new(cluster);
@@ -76,17 +79,10 @@ pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report>
     let admin = Api::new(cluster.links(), cluster.admin.clone())?;
     prepare(&admin).await?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut clients = JoinSet::new();
-    for (tenant, token) in TENANTS.iter().zip(&cluster.operators) {
-        for number in 0..CLIENTS {
-            let api = Api::new(cluster.links(), token.clone())?;
-            let (name, tenant) = (number.to_string(), (*tenant).to_owned());
-            clients.spawn(load::run(name, tenant, api, cluster.history.clone(), stop.clone()));
-        }
-    }
+    let clients = clients(&cluster, &stop)?;
     let disk = Arc::new(disk);
     let faults = settings.faults(dialect);
-    let planned = plan(settings.seed, &faults, settings.seconds * 1_000);
+    let planned = plan(settings.seed, &faults, settings.seconds * 1_000, cluster.servers.len());
     inject::all(&cluster, &disk, planned, length).await;
 
     heal(&cluster);
@@ -98,39 +94,38 @@ pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report>
     let mut violations = Vec::new();
     let cursors = stop_schedules(store.as_ref(), &schedules, &mut violations).await;
     let drained = drain(&admin, settings.drain_max).await;
-    if drained.is_none() {
-        let what = format!("something was still to be done after {} s", settings.drain_max.as_secs());
-        violations.push(Violation { law: Law::Drains, what });
-    }
+    violations.extend(check::drains(drained, settings.drain_max));
     keeper.abort();
     // Whoever started a process in that moment has done so when this is over.
     let _ = keeper.await;
     cluster.stop()?;
 
     let lines = history::read(&directory)?;
-    let (mut tasks, mut runs) = (Vec::new(), 0);
-    match store.contradictions().await? {
-        0 => {
-            tasks = state::read(&store).await?;
-            violations.extend(check::check(&lines, &tasks));
-            runs = check_schedules(store.as_ref(), &schedules, &cursors, &mut violations).await;
-        }
-        // Then nothing that is read can be trusted.
-        count => {
-            violations.push(Violation { law: Law::InOnePlace, what: format!("{count} tasks are not in one place") });
-        }
+    let (mut tasks, mut kept) = (Vec::new(), Kept::default());
+    let torn = check::in_one_place(store.contradictions().await?);
+    // Of tasks that are in two places, or in none, nothing that is read can be trusted.
+    let is_readable = torn.is_none();
+    violations.extend(torn);
+    if is_readable {
+        tasks = state::read(&store).await?;
+        violations.extend(check::check(&lines, &tasks));
+        kept = check_schedules(store.as_ref(), &schedules, &cursors, &mut violations).await;
     }
-    let guards = check::guards(&lines, &tasks);
-    let faults = count(&faults, &lines, &cluster.ended_at());
+    let mut guards = check::guards(&lines, &tasks, kept.misfires);
+    if dialect == Dialect::Sqlite {
+        guards.remove(check::OUTCOME_UNKNOWN);
+    }
+    let faults = count(&faults, &lines, &cluster.ended_at(), settings.is_whole());
     drop(store);
     Ok(Report {
         dialect,
         seed: settings.seed,
         seconds: settings.seconds,
-        is_whole: !settings.is_calm && settings.only.is_none(),
+        is_whole: settings.is_whole(),
+        is_readable,
         facts: lines.len(),
         tasks: tasks.len(),
-        runs,
+        runs: kept.runs,
         drained,
         drain_max: settings.drain_max,
         faults,
@@ -139,12 +134,52 @@ pub(crate) async fn run(dialect: Dialect, settings: &Settings) -> Result<Report>
     })
 }
 
-async fn database(dialect: Dialect, place: &Path) -> Result<Option<OwnServer>> {
+/// Where what is kept of a database goes.
+fn kept_in(keep: &Path, dialect: Dialect) -> PathBuf {
+    keep.join(format!("{dialect:?}").to_lowercase())
+}
+
+/// Whether what is to be kept would come beside what another run has left, and be read with it.
+pub(crate) fn check_keep(keep: &Path, dialects: &[Dialect]) -> Result<()> {
+    for dialect in dialects {
+        let place = kept_in(keep, *dialect);
+        if std::fs::read_dir(&place).is_ok_and(|mut files| files.next().is_some()) {
+            bail!(
+                "{} is not empty: another run has left it, and its histories would be read with this one's",
+                place.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The database with its log, where it is not a file.
+async fn database(dialect: Dialect, place: &Path) -> Result<Option<(OwnServer, PathBuf)>> {
     if dialect == Dialect::Sqlite {
         return Ok(None);
     }
     let directory = tempfile::Builder::new().tempdir_in(place)?;
-    Ok(Some(OwnServer::start_in(dialect, directory).await))
+    let log = directory.path().join("log");
+    Ok(Some((OwnServer::start_in(dialect, directory).await, log)))
+}
+
+/// Starts those who submit.
+fn clients(cluster: &Cluster, stop: &Arc<AtomicBool>) -> Result<JoinSet<()>> {
+    let latest = Arc::new(TENANTS.map(|_| AtomicI64::new(0)));
+    let mut clients = JoinSet::new();
+    for (place, token) in cluster.operators.iter().enumerate() {
+        for number in 0..CLIENTS {
+            clients.spawn(load::run(Submitter {
+                name: number.to_string(),
+                place,
+                api: Api::new(cluster.links(), token.clone())?,
+                history: cluster.history.clone(),
+                latest: latest.clone(),
+                stop: stop.clone(),
+            }));
+        }
+    }
+    Ok(clients)
 }
 
 /// Waits for the servers, and configures the type whose failures wait for a person.
@@ -212,21 +247,23 @@ async fn check_schedules(
     schedules: &[Schedule],
     cursors: &BTreeMap<i64, Time>,
     violations: &mut Vec<Violation>,
-) -> usize {
-    let mut runs = 0;
+) -> Kept {
+    let mut kept = Kept::default();
     for schedule in schedules {
         let Some(cursor) = cursors.get(&schedule.id) else { continue };
         match firings::check(store, schedule, *cursor).await {
-            Ok(count) => runs += count,
+            Ok(Kept { runs, misfires }) => (kept.runs, kept.misfires) = (kept.runs + runs, kept.misfires + misfires),
             Err(what) => violations.push(Violation { law: Law::FiresOnce, what }),
         }
     }
-    runs
+    kept
 }
 
-/// How often each fault was made. Those at points in the code count when a server ended there.
-fn count(faults: &[Fault], lines: &[history::Line], ended_at: &[String]) -> BTreeMap<String, usize> {
-    let mut counts: BTreeMap<String, usize> = faults.iter().map(|fault| (fault.name(), 0)).collect();
+/// How often each fault was made. Those at points in the code count when a server ended there, whoever had told it to.
+fn count(faults: &[Fault], lines: &[history::Line], ended_at: &[String], is_whole: bool) -> BTreeMap<String, usize> {
+    let lies = LIES.into_iter().filter(|_| is_whole).map(str::to_owned);
+    let mut counts: BTreeMap<String, usize> =
+        faults.iter().map(|fault| fault.name()).chain(lies).map(|name| (name, 0)).collect();
     for line in lines {
         if let history::Fact::Fault { name } = &line.fact {
             *counts.entry(name.clone()).or_default() += 1;
@@ -234,7 +271,7 @@ fn count(faults: &[Fault], lines: &[history::Line], ended_at: &[String]) -> BTre
     }
     for point in POINTS {
         let times = ended_at.iter().filter(|ended| *ended == point).count();
-        counts.entry(Fault::KillAt(point).name()).and_modify(|count| *count += times);
+        counts.entry(Fault::KillAt(point).name()).and_modify(|count| *count = times);
     }
     counts
 }

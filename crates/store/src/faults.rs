@@ -9,6 +9,8 @@
 //!  disk_full    SQLite finds no room for another page
 //!  break:RULE   it breaks that rule, so that the harness's checker is seen to notice
 //! ```
+//!
+//! What it has read it writes into the file's sibling with the ending .taken, so that the harness sees that it is so.
 
 use std::time::SystemTime;
 
@@ -53,7 +55,7 @@ pub(crate) enum Rule {
     Place,
 }
 
-pub(crate) use control::{at, forgets, limit_pages, wall_clock};
+pub(crate) use control::{at, forgets, limit_pages, may_be_alone, wall_clock};
 #[cfg(feature = "faults")]
 pub(crate) use control::{is_broken, now_and_then};
 
@@ -72,6 +74,11 @@ mod control {
     #[inline(always)]
     pub(crate) const fn forgets() -> bool {
         false
+    }
+
+    #[inline(always)]
+    pub(crate) const fn may_be_alone() -> bool {
+        true
     }
 
     #[inline(always)]
@@ -117,14 +124,22 @@ mod control {
     static FILE: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));
 
     static ORDERS: LazyLock<Arc<RwLock<Orders>>> = LazyLock::new(|| {
-        let read = |file: &PathBuf| Orders::read(&std::fs::read_to_string(file).unwrap_or_default());
-        let orders = Arc::new(RwLock::new(FILE.as_ref().map(read).unwrap_or_default()));
+        let first = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let orders = Arc::new(RwLock::new(Orders::read(&first)));
         if let Some(file) = FILE.as_ref() {
             let orders = orders.clone();
             std::thread::spawn(move || {
+                let mut taken = None;
                 loop {
+                    // A file that cannot be read, for want of file descriptors for example, takes no order back.
+                    if let Ok(text) = std::fs::read_to_string(file)
+                        && taken.as_ref() != Some(&text)
+                    {
+                        *orders.write().unwrap_or_else(PoisonError::into_inner) = Orders::read(&text);
+                        let noted = std::fs::write(file.with_extension("taken"), &text);
+                        taken = noted.is_ok().then_some(text);
+                    }
                     std::thread::sleep(READ_EVERY);
-                    *orders.write().unwrap_or_else(PoisonError::into_inner) = read(file);
                 }
             });
         }
@@ -171,6 +186,11 @@ mod control {
     /// Whether a transaction shall be rolled back, and nobody be told.
     pub(crate) fn forgets() -> bool {
         is_broken(Rule::Commit) && now_and_then()
+    }
+
+    /// Whether a statement may be its own transaction: one that is can not be rolled back.
+    pub(crate) fn may_be_alone() -> bool {
+        !is_broken(Rule::Commit)
     }
 
     pub(crate) fn is_broken(rule: Rule) -> bool {

@@ -172,6 +172,7 @@ where
     };
     if let Extent::Inserts(size) = extent
         && is_alive
+        && faults::may_be_alone()
         && let Some((now, at_once_max)) = lent.reading()
         && size.fits(at_once_max)
     {

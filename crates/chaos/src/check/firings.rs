@@ -1,9 +1,12 @@
 //! The law about schedules: every due time fires once, and none is missing beyond what the misfire policy says. It is read from the
-//! records alone.
+//! records alone, which say of each firing when it was made, and of what was missed why.
+
+#[cfg(test)]
+mod tests;
 
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use taskwheel_model::{RunStatus, ScheduleStatus, Time, Timer, TimerSpec};
+use taskwheel_model::{MisfirePolicy, RunStatus, ScheduleStatus, Time, Timer, TimerSpec, limits};
 use taskwheel_store::Store;
 use taskwheel_store::access::Actor;
 use taskwheel_store::schedule::{NewSchedule, Run, RunQuery, Schedule, ScheduleEdit};
@@ -37,58 +40,147 @@ pub(crate) async fn stop(store: &dyn Store, schedule: &Schedule) -> Result<Time,
     ended.and_then(|ended| ended.timers[0].cursor).ok_or("a timer has lost its cursor".into())
 }
 
-/// Holds the records of a schedule that was stopped against its due times, and says how many runs there were.
-pub(crate) async fn check(store: &dyn Store, schedule: &Schedule, cursor: Time) -> Result<usize, String> {
+/// What a schedule was to do.
+struct Grid {
+    /// Its due times: the first, their distance, and the one that would have been next when it was stopped.
+    first: Time,
+    period_ms: i64,
+    cursor: Time,
+    policy: MisfirePolicy,
+}
+
+/// What a schedule did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) runs: usize,
+    /// How often it is recorded that due times were missed.
+    pub(crate) misfires: usize,
+}
+
+/// A record that due times were found too late.
+struct Missed {
+    first: Time,
+    last: Time,
+    count: usize,
+    fired: usize,
+    /// When they were found.
+    at: Time,
+}
+
+/// Holds the records of a schedule that was stopped against its due times.
+pub(crate) async fn check(store: &dyn Store, schedule: &Schedule, cursor: Time) -> Result<Kept, String> {
     let first = schedule.timers[0].next_due.ok_or("a timer had no due time")?;
     let TimerSpec::FixedRate { period_ms, .. } = schedule.timers[0].timer.spec else {
         return Err("which grid?".into());
     };
-    let name = &schedule.definition.name;
-    let runs = runs(store, schedule.id).await;
-    let tasks = tasks(store, schedule.id).await;
-    let mut by_due: HashMap<Time, &Run> = HashMap::new();
-    let mut missed = Vec::new();
-    for run in &runs {
-        match (run.status, run.reason.as_deref()) {
-            (RunStatus::Skipped, Some("misfire")) => missed.push(span(run.error.as_deref().unwrap_or_default())?),
-            (RunStatus::Running | RunStatus::Done | RunStatus::Failed, None) => {
-                if by_due.insert(run.due_at, run).is_some() {
-                    return Err(format!("{name}: {:?} fired twice", run.due_at));
+    let (name, policy) = (schedule.definition.name.as_str(), schedule.definition.misfire.policy);
+    let grid = Grid { first, period_ms, cursor, policy };
+    let (runs, tasks) = (runs(store, schedule.id).await, tasks(store, schedule.id).await);
+    grid.check(&runs, &tasks).map_err(|what| format!("{name}: {what}"))
+}
+
+impl Grid {
+    fn check(&self, runs: &[Run], tasks: &HashMap<i64, usize>) -> Result<Kept, String> {
+        let mut by_due: HashMap<Time, &Run> = HashMap::new();
+        let mut missed = Vec::new();
+        for run in runs {
+            match (run.status, run.reason.as_deref()) {
+                (RunStatus::Skipped, Some("misfire")) => missed.push(Missed::read(run)?),
+                (RunStatus::Running | RunStatus::Done | RunStatus::Failed, None) => {
+                    if by_due.insert(run.due_at, run).is_some() {
+                        return Err(format!("{:?} fired twice", run.due_at));
+                    }
+                    if tasks.get(&run.id) != Some(&1) {
+                        return Err(format!("run {} has {:?} tasks", run.id, tasks.get(&run.id)));
+                    }
+                    self.check_late(run)?;
                 }
-                if tasks.get(&run.id) != Some(&1) {
-                    return Err(format!("{name}: run {} has {:?} tasks", run.id, tasks.get(&run.id)));
-                }
+                other => return Err(format!("a run is {other:?}")),
             }
-            other => return Err(format!("{name}: a run is {other:?}")),
+        }
+        if tasks.values().sum::<usize>() != by_due.len() {
+            return Err(format!("{} tasks of {} runs", tasks.values().sum::<usize>(), by_due.len()));
+        }
+        for missed in &missed {
+            self.check_missed(missed)?;
+        }
+        let (mut due, mut expected) = (self.first, HashSet::new());
+        while due < self.cursor {
+            expected.insert(due);
+            let spans: Vec<_> = missed.iter().filter(|missed| missed.first <= due && due <= missed.last).collect();
+            let shall_fire = match spans.as_slice() {
+                [] => true,
+                [span] => self.policy == MisfirePolicy::FireOnce && due == span.last,
+                _ => return Err(format!("{due:?} was missed twice")),
+            };
+            match (shall_fire, by_due.contains_key(&due)) {
+                (true, false) => return Err(format!("{due:?} did not fire, and no record says why it should not")),
+                (false, true) => return Err(format!("{due:?} fired, and is recorded as missed")),
+                _ => {}
+            }
+            due = due.plus_ms(self.period_ms);
+        }
+        match by_due.keys().find(|due| !expected.contains(due)) {
+            Some(due) => Err(format!("{due:?} is not on the grid")),
+            None => Ok(Kept { runs: runs.len(), misfires: missed.len() }),
         }
     }
-    if tasks.values().sum::<usize>() != by_due.len() {
-        return Err(format!("{name}: {} tasks of {} runs", tasks.values().sum::<usize>(), by_due.len()));
-    }
-    let (mut due, mut expected) = (first, HashSet::new());
-    while due < cursor {
-        expected.insert(due);
-        let was_missed = missed.iter().any(|(from, to)| *from <= due && due <= *to);
-        if !by_due.contains_key(&due) && !was_missed {
-            return Err(format!("{name}: {due:?} did not fire, and nobody says that it was missed"));
+
+    /// A due time that was found too late fires if the policy says so: never, the latest of them, or each.
+    fn check_late(&self, run: &Run) -> Result<(), String> {
+        let at = run.started_at.ok_or_else(|| format!("run {} never began", run.id))?;
+        let is_late = |due: Time| due.plus_ms(limits::MISSED_AFTER_MS) < at;
+        let (due, next) = (run.due_at, run.due_at.plus_ms(self.period_ms));
+        match self.policy {
+            MisfirePolicy::Skip if is_late(due) => Err(format!("{due:?} fired at {at:?}, and was to be skipped")),
+            MisfirePolicy::FireOnce if is_late(next) => {
+                Err(format!("{due:?} fired at {at:?}, and was not the latest that was missed"))
+            }
+            _ => Ok(()),
         }
-        if schedule.definition.misfire.policy == taskwheel_model::MisfirePolicy::CatchUp && !by_due.contains_key(&due) {
-            return Err(format!("{name}: {due:?} was to be caught up"));
-        }
-        due = due.plus_ms(period_ms);
     }
-    match by_due.keys().find(|due| !expected.contains(due)) {
-        Some(due) => Err(format!("{name}: {due:?} is not on the grid")),
-        None => Ok(runs.len()),
+
+    /// A record names due times that were too late when it was made, as many as there are, and lets as many fire as the policy says.
+    fn check_missed(&self, missed: &Missed) -> Result<(), String> {
+        let Missed { first, last, at, .. } = *missed;
+        let is_due = |time: Time| {
+            self.first <= time && time < self.cursor && (time.0 - self.first.0).rem_euclid(self.period_ms) == 0
+        };
+        let count = (last.0 - first.0) / self.period_ms + 1;
+        let fired = match self.policy {
+            MisfirePolicy::Skip => 0,
+            MisfirePolicy::FireOnce => 1,
+            MisfirePolicy::CatchUp => return Err(format!("{first:?} to {last:?} were to be caught up")),
+        };
+        if !is_due(first) || !is_due(last) || i64::try_from(missed.count) != Ok(count) {
+            return Err(format!("a record says that {} were missed from {first:?} to {last:?}", missed.count));
+        }
+        if missed.fired != fired {
+            return Err(format!("of those missed from {first:?} to {last:?} {} fired", missed.fired));
+        }
+        if last.plus_ms(limits::MISSED_AFTER_MS) >= at {
+            return Err(format!("{last:?} was in time at {at:?}, and is recorded as missed"));
+        }
+        Ok(())
     }
 }
 
-/// The due times that a record of a misfire speaks of: the first and the last.
-fn span(told: &str) -> Result<(Time, Time), String> {
-    let times: Vec<_> = told.split_whitespace().filter_map(|word| word.parse::<jiff::Timestamp>().ok()).collect();
-    match times.as_slice() {
-        [first, last] => Ok((Time(first.as_millisecond()), Time(last.as_millisecond()))),
-        _ => Err(format!("a record says {told:?}")),
+impl Missed {
+    /// Reads "5 due times from … to … were missed, of which 1 fired".
+    fn read(run: &Run) -> Result<Missed, String> {
+        let told = run.error.as_deref().unwrap_or_default();
+        let times: Vec<_> = told.split_whitespace().filter_map(|word| word.parse::<jiff::Timestamp>().ok()).collect();
+        let counts: Vec<_> = told.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).collect();
+        match (times.as_slice(), counts.as_slice(), run.finished_at) {
+            ([first, last], [count, fired], Some(at)) => Ok(Missed {
+                first: Time(first.as_millisecond()),
+                last: Time(last.as_millisecond()),
+                count: *count,
+                fired: *fired,
+                at,
+            }),
+            _ => Err(format!("a record says {told:?}")),
+        }
     }
 }
 

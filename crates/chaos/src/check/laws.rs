@@ -2,10 +2,9 @@
 
 use super::{Final, Law, Violation};
 use crate::history::{Fact, Line};
-use crate::worker::HEARTBEAT_MS;
+use crate::worker::LEASE_MS;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-const LEASE_MS: i64 = 3 * HEARTBEAT_MS;
 /// What clients call a success, and the database an outcome.
 const SUCCESS: &str = "success";
 
@@ -16,6 +15,7 @@ pub(super) fn check(lines: &[Line], tasks: &[Final]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut broken = |law: Law, what: String| violations.push(Violation { law, what });
     submits_kept(lines, &by_id, &mut broken);
+    submits_once(lines, tasks, &mut broken);
     unique_once(lines, &by_id, &mut broken);
     tenants_apart(lines, tasks, &mut broken);
     results_kept(lines, &by_id, &mut broken);
@@ -51,6 +51,26 @@ fn submits_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl 
                 broken(Law::SubmitKept, format!("task {id} was acknowledged for \"{key}\" and is {:?}", task.key));
             }
             Some(_) => {}
+        }
+    }
+}
+
+/// Whoever has no idempotency key does not repeat a call, and with one a repetition makes nothing: no key has two tasks.
+fn submits_once(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, String)) {
+    let mut made: HashMap<&str, i64> = HashMap::new();
+    for (task, key) in tasks.iter().filter_map(|task| task.key.as_deref().map(|key| (task, key))) {
+        if let Some(other) = made.insert(key, task.id) {
+            broken(Law::SubmitKept, format!("tasks {other} and {} were both made for \"{key}\"", task.id));
+        }
+    }
+    let mut told: HashMap<&str, i64> = HashMap::new();
+    for line in lines {
+        match &line.fact {
+            Fact::Submitted { key, id, .. } => drop(told.insert(key, *id)),
+            Fact::Repeated { key, id } if told.get(key.as_str()) != Some(id) => {
+                broken(Law::SubmitKept, format!("\"{key}\" was acknowledged, and then again as task {id}"));
+            }
+            _ => {}
         }
     }
 }
@@ -92,12 +112,23 @@ fn tenants_apart(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law, S
     }
     let of: HashMap<i64, &str> = tasks.iter().map(|task| (task.id, task.tenant.as_str())).collect();
     for line in lines {
-        if let Fact::Claimed { tenant, id, of_tenant, .. } = &line.fact
-            && (tenant != of_tenant || of.get(id).is_some_and(|of| of != tenant))
-        {
-            broken(Law::TenantsApart, format!("a worker of {tenant} was given task {id} of {of_tenant}"));
+        match &line.fact {
+            Fact::Claimed { tenant, id, of_tenant, .. }
+                if tenant != of_tenant || of.get(id).is_some_and(|of| of != tenant) =>
+            {
+                broken(Law::TenantsApart, format!("a worker of {tenant} was given task {id} of {of_tenant}"));
+            }
+            Fact::Trespassed { tenant, id, status } if !is_refused(*status) => {
+                broken(Law::TenantsApart, format!("somebody of {tenant} was answered {status} about task {id}"));
+            }
+            _ => {}
         }
     }
+}
+
+/// Whether a call about another tenant's task was answered as it should be: as if there was none.
+pub(super) fn is_refused(status: u16) -> bool {
+    status == 404
 }
 
 /// What was said of each execution: outcomes that were accepted, whether one was superseded, and how many were not answered.

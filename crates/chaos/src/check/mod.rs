@@ -7,6 +7,7 @@ mod tests;
 
 use crate::history::{Fact, Line};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,13 +99,28 @@ pub(crate) struct FinalAttempt {
     pub(crate) finished_at: Option<i64>,
 }
 
+/// Says that the backlog did not drain.
+pub(crate) fn drains(drained: Option<Duration>, within: Duration) -> Option<Violation> {
+    let what = format!("something was still to be done after {} s", within.as_secs());
+    drained.is_none_or(|drained| drained > within).then_some(Violation { law: Law::Drains, what })
+}
+
+/// Says how many tasks are in two places at once, or in none.
+pub(crate) fn in_one_place(contradictions: u64) -> Option<Violation> {
+    let what = format!("{contradictions} tasks are not in one place");
+    (contradictions > 0).then_some(Violation { law: Law::InOnePlace, what })
+}
+
 /// Holds a history against what came of it.
 pub(crate) fn check(lines: &[Line], tasks: &[Final]) -> Vec<Violation> {
     laws::check(lines, tasks)
 }
 
+/// On SQLite a commit is answered by the file system, and there is none that is not.
+pub(crate) const OUTCOME_UNKNOWN: &str = "a commit was not answered, and its caller was told so";
+
 /// What protects the promises must have been put to use, or a run proves less than it should: how often each was.
-pub(crate) fn guards(lines: &[Line], tasks: &[Final]) -> BTreeMap<&'static str, usize> {
+pub(crate) fn guards(lines: &[Line], tasks: &[Final], misfires: usize) -> BTreeMap<&'static str, usize> {
     let facts = |wanted: fn(&Fact) -> bool| lines.iter().filter(|line| wanted(&line.fact)).count();
     let attempts = |outcome: &str| {
         let all = tasks.iter().flat_map(|task| &task.attempts);
@@ -126,6 +142,16 @@ pub(crate) fn guards(lines: &[Line], tasks: &[Final]) -> BTreeMap<&'static str, 
         ("a repeated report was accepted again", laws::repeated(lines)),
         ("a unique key was live already", facts(|fact| matches!(fact, Fact::Submitted { created: false, .. }))),
         ("a call was not answered", facts(|fact| matches!(fact, Fact::Unanswered { .. }))),
+        ("a submit was repeated, and made nothing", facts(|fact| matches!(fact, Fact::Repeated { .. }))),
+        (
+            "another tenant's task was refused",
+            facts(|fact| matches!(fact, Fact::Trespassed { status, .. } if laws::is_refused(*status))),
+        ),
+        (
+            OUTCOME_UNKNOWN,
+            facts(|fact| matches!(fact, Fact::Unanswered { code: Some(code), .. } if code == "outcome_unknown")),
+        ),
+        ("a due time was missed", misfires),
         ("a lease ran out", attempts("lost")),
         ("a time limit ran out", attempts("timeout")),
         ("an execution was given back", attempts("release")),

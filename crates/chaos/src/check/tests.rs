@@ -1,7 +1,8 @@
 //! The checker on small histories: a good one breaks no law, and each way of going wrong breaks its own.
 
-use super::{Final, FinalAttempt, Law, check};
+use super::{Final, FinalAttempt, Law, check, drains, guards, in_one_place};
 use crate::history::{Fact, Line};
+use std::time::Duration;
 
 /// Facts, a second apart unless they say when they were sent.
 fn history(facts: Vec<(i64, Fact)>) -> Vec<Line> {
@@ -198,4 +199,59 @@ fn a_task_of_another_tenant_is_noticed() {
         *tenant = "blue".into();
     }
     assert_broken(Law::TenantsApart, &lines, &tasks);
+}
+
+#[test]
+fn a_task_of_another_tenant_that_can_be_cancelled_is_noticed() {
+    let (mut lines, tasks) = good();
+    lines.push(Line { at: 7_000, fact: Fact::Trespassed { tenant: "blue".into(), id: 1, status: 404 } });
+    assert_eq!(check(&lines, &tasks), []);
+    lines.push(Line { at: 7_000, fact: Fact::Trespassed { tenant: "blue".into(), id: 1, status: 409 } });
+    assert_broken(Law::TenantsApart, &lines, &tasks);
+}
+
+#[test]
+fn a_submit_that_made_two_tasks_is_noticed() {
+    let (lines, mut tasks) = good();
+    tasks.push(Final { id: 2, ..tasks[0].clone() });
+    assert_broken(Law::SubmitKept, &lines, &tasks);
+}
+
+#[test]
+fn a_repeated_submit_that_is_answered_with_another_task_is_noticed() {
+    let (mut lines, tasks) = good();
+    lines.insert(2, Line { at: 20, fact: Fact::Repeated { key: "k".into(), id: 1 } });
+    assert_eq!(check(&lines, &tasks), []);
+    lines.insert(3, Line { at: 30, fact: Fact::Repeated { key: "k".into(), id: 2 } });
+    assert_broken(Law::SubmitKept, &lines, &tasks);
+}
+
+#[test]
+fn a_backlog_that_does_not_drain_in_time_is_noticed() {
+    let minute = Duration::from_secs(60);
+    assert_eq!(drains(Some(minute), minute), None);
+    for late in [None, Some(minute + Duration::from_millis(1))] {
+        assert_eq!(drains(late, minute).map(|violation| violation.law), Some(Law::Drains));
+    }
+}
+
+#[test]
+fn a_task_that_is_in_two_places_or_in_none_is_noticed() {
+    assert_eq!(in_one_place(0), None);
+    assert_eq!(in_one_place(1).map(|violation| violation.law), Some(Law::InOnePlace));
+}
+
+#[test]
+fn guards_count_what_the_history_says() {
+    let (mut lines, tasks) = good();
+    let count = |lines: &[Line], name: &str| guards(lines, &tasks, 3)[name];
+    assert_eq!(count(&lines, "a stale report was told superseded"), 1);
+    assert_eq!(count(&lines, "a lease ran out"), 1);
+    assert_eq!(count(&lines, "a due time was missed"), 3);
+    assert_eq!(count(&lines, super::OUTCOME_UNKNOWN), 0);
+    for code in [Some("outcome_unknown".to_owned()), Some("unavailable".to_owned()), None] {
+        lines.push(Line { at: 7_000, fact: Fact::Unanswered { call: "submit".into(), code } });
+    }
+    assert_eq!(count(&lines, super::OUTCOME_UNKNOWN), 1);
+    assert_eq!(count(&lines, "a call was not answered"), 3);
 }
