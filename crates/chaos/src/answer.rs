@@ -82,6 +82,6 @@ mod tests {
         assert!(!is_done(&[b"B\0\0\0\x10"], b"C\0\0\0\x0fINSERT 0 1\0Z\0\0\0\x05T"));
         assert!(is_done(&[b"\x07\0\0\0\x03COMMIT"], b"\x07\0\0\x01\0\0\0\x02\0\0\0"));
         assert!(!is_done(&[b"\x07\0\0\0\x03COMMIT"], b"\x09\0\0\x01\xff\0\0"));
-        assert!(!is_done(&[b"\x0d\0\0\0\x03SELECT 1"], b"\x07\0\0\x01\0\0\0\x02\0\0\0"));
+        assert!(!is_done(&[b"\x06\0\0\0\x03BEGIN"], b"\x07\0\0\x01\0\0\0\x02\0\0\0"));
     }
 }

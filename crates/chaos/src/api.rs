@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// Longer than any call may take that is not lost.
-const CALL_MAX: Duration = Duration::from_secs(5);
+/// Longer than a call takes that is not lost, and so short that a server which does not answer costs no lease: another is asked.
+const CALL_MAX: Duration = Duration::from_secs(2);
 
 /// A client of the cluster.
 #[derive(Clone, Debug)]

@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 const DATABASE_CROWD: usize = 1_000;
 /// More than a server here can open.
 const SERVER_CROWD: usize = SERVER_FILES_MAX + 50;
+/// So long a crowd may take to gather.
+const GATHER_MAX: Duration = Duration::from_secs(10);
 /// So long a connection that is served may wait for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -22,7 +24,7 @@ const TOO_MANY: [&str; 2] = ["53300", "08004"];
 pub(crate) async fn of_database(cluster: &Cluster, lasts: Duration) -> bool {
     let (mut postgres, mut mysql) = (Vec::new(), Vec::new());
     let (began, mut is_full) = (Instant::now(), false);
-    while !is_full && began.elapsed() < lasts && postgres.len() + mysql.len() < DATABASE_CROWD {
+    while !is_full && began.elapsed() < GATHER_MAX && postgres.len() + mysql.len() < DATABASE_CROWD {
         let connected = match cluster.dialect {
             Dialect::Postgres => PgConnection::connect(&cluster.url).await.map(|one| postgres.push(one)),
             _ => MySqlConnection::connect(&cluster.url).await.map(|one| mysql.push(one)),
@@ -38,7 +40,7 @@ pub(crate) async fn of_database(cluster: &Cluster, lasts: Duration) -> bool {
             }
         }
     }
-    tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
+    tokio::time::sleep(lasts).await;
     is_full
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// Between two submits of a client.
-const PAUSE_MS: std::ops::Range<u64> = 20..60;
+const PAUSE_MS: std::ops::Range<u64> = 40..120;
 /// So few unique keys that they are often live already.
 const UNIQUE_KEYS: u32 = 8;
 const ATTEMPTS_MAX: u32 = 3;

@@ -81,17 +81,22 @@ const LINKS: [Weather; 7] =
     [Weather::Cut, Weather::Reset, Weather::Delay, Weather::Mute, Weather::Deaf, Weather::Drip, Weather::SwallowAnswer];
 /// The first fault comes when there is something to break.
 const START_MS: u64 = 2_000;
-/// Between two faults, however long the run.
-const GAP_MS_MAX: u64 = 2_500;
+/// Between two faults as a rule, however long the run.
+const GAP_MS_MAX: u64 = 2_000;
 const LASTS_MS: Range<u64> = 500..6_000;
-/// Weathers of a link come one after the other: in a short run with one link, all of them fit.
+/// Weathers of a link come one after the other, and shall leave something to be done: in a short run they are short, and shorter where
+/// there is one link.
 const LINK_MS_MAX: Range<u64> = 1_000..6_000;
-/// So many kinds of them there are, and some room.
-const LINK_SHARES: u64 = 8;
-/// Beyond the lease of what it had in hand.
-const WORKER_STOP_MS: Range<u64> = LEASE_MS as u64 + 500..LEASE_MS as u64 + 3_000;
-/// Beyond leases, and so long that due times are missed: five seconds they may be late, and each schedule is due in two.
-const OUTAGE_MS: Range<u64> = 7_000..9_000;
+const LINK_SHARE: u64 = 10;
+const ONLY_LINK_SHARE: u64 = 16;
+/// Beyond the leases of what it had in hand.
+const STOP_MS: Range<u64> = LEASE_MS as u64 + 500..LEASE_MS as u64 + 3_000;
+/// So long nobody looks that due times are missed: five seconds they may be late, and each policy has one within two. A database also takes
+/// its time to start.
+const ONLY_SERVER_STOP_MS: Range<u64> = 7_000..8_000;
+const DATABASE_AWAY_MS: Range<u64> = 6_500..7_500;
+/// Not each answer is one to a change that would do harm if it were made twice: of those there shall be some.
+const SWALLOW_MS: Range<u64> = 1_500..3_000;
 
 /// Every fault that can be made on a database.
 pub(crate) fn faults(dialect: Dialect) -> Vec<Fault> {
@@ -112,10 +117,12 @@ impl Fault {
     /// How long it may last in a run of that length with so many servers.
     fn lasts_ms(self, length_ms: u64, servers: usize) -> Range<u64> {
         match self {
-            Fault::StopWorker => WORKER_STOP_MS,
-            Fault::StopServer | Fault::KillDatabase => OUTAGE_MS,
+            Fault::StopServer if servers == 1 => ONLY_SERVER_STOP_MS,
+            Fault::StopServer | Fault::StopWorker => STOP_MS,
+            Fault::KillDatabase => DATABASE_AWAY_MS,
+            Fault::DatabaseLink(Weather::SwallowAnswer) => SWALLOW_MS,
             Fault::DatabaseLink(_) | Fault::WorkerLink(_) => {
-                let share = servers as u64 * length_ms / LINK_SHARES;
+                let share = length_ms / if servers == 1 { ONLY_LINK_SHARE } else { LINK_SHARE };
                 LASTS_MS.start..share.clamp(LINK_MS_MAX.start, LINK_MS_MAX.end)
             }
             _ => LASTS_MS,
@@ -136,7 +143,7 @@ pub(crate) fn plan(seed: u64, all: &[Fault], length_ms: u64, servers: usize) -> 
             if !is_enough {
                 let lasts_ms = random.random_range(fault.lasts_ms(length_ms, servers));
                 planned.push(Planned { at_ms, fault, victim: random.random(), lasts_ms });
-                at_ms += random.random_range(gap_ms / 2..=gap_ms);
+                at_ms += random.random_range(gap_ms / 2..=gap_ms * 3 / 2);
             }
         }
     }

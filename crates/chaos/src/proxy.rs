@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,9 +14,7 @@ use tokio::sync::watch;
 const BUFFER_BYTES: usize = 16 * 1024;
 const DELAY: Duration = Duration::from_millis(300);
 const HELD_LOOK: Duration = Duration::from_millis(20);
-/// So many answers are swallowed at a time, and hardly more: not each is of a change that would do harm if it were made twice.
-const SWALLOWED: usize = 24;
-/// So long an answer is waited for that is worth swallowing, or that a repeated request gets.
+/// So long the answer to a repeated request is waited for.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// How the network is.
@@ -37,7 +35,7 @@ pub(crate) enum Weather {
     Deaf,
     /// One byte at a time.
     Drip,
-    /// The next few answers to changes are swallowed, and their connections closed: what was asked is done, and nobody knows.
+    /// Answers to changes are swallowed, and their connections closed: what was asked is done, and nobody knows.
     SwallowAnswer,
     /// The last report is sent once more, by somebody else.
     Repeat,
@@ -91,14 +89,7 @@ impl Proxy {
         let _turn = self.turn.lock().await;
         self.felt.store(0, Ordering::Relaxed);
         self.set(weather);
-        let began = Instant::now();
-        let (enough, most) = match weather {
-            Weather::SwallowAnswer => (SWALLOWED, ANSWER_MAX),
-            _ => (usize::MAX, lasts),
-        };
-        while began.elapsed() < most && self.felt.load(Ordering::Relaxed) < enough {
-            tokio::time::sleep(HELD_LOOK).await;
-        }
+        tokio::time::sleep(lasts).await;
         self.set(Weather::Fair);
         self.felt.load(Ordering::Relaxed) > 0
     }

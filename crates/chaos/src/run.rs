@@ -55,7 +55,7 @@ impl Settings {
 
 const SCHEDULES: usize = 12;
 /// Of each tenant.
-const CLIENTS: usize = 2;
+const CLIENTS: usize = 4;
 /// After the last fault, schedules get so long to make up for it: five seconds are what is not missed, and a look takes its time.
 const HEAL: Duration = Duration::from_secs(8);
 const READY_MAX: Duration = Duration::from_secs(30);

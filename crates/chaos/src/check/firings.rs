@@ -24,7 +24,7 @@ pub(crate) async fn make(store: &dyn Store, tenant: &str, count: usize) -> Vec<S
         let new = NewSchedule {
             tenant: tenant.into(),
             definition: serde_json::from_value(definition).expect("a definition"),
-            timers: vec![Timer::new(TimerSpec::FixedRate { period_ms, initial_delay_ms: 5_000 })],
+            timers: vec![Timer::new(TimerSpec::FixedRate { period_ms, initial_delay_ms: 1_000 })],
             status: ScheduleStatus::Online,
         };
         schedules.push(store.create_schedule(Actor::application(), new).await.expect("the schedule is made"));
