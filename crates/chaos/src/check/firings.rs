@@ -1,7 +1,9 @@
 //! The law about schedules: every due time fires once, and none is missing beyond what the misfire policy says. It is read from the
 //! records alone, which say of each firing when it was made, and of what was missed why.
 
+// Said where it lies, because the tests of the server read this file too.
 #[cfg(test)]
+#[path = "firings/tests.rs"]
 mod tests;
 
 use serde_json::json;

@@ -66,7 +66,7 @@ async fn every_due_time_fires_once_through_kills_stops_and_restarts(dialect: Dia
             let cursor = firings::stop(store.as_ref(), schedule).await?;
             firings::check(store.as_ref(), schedule, cursor).await
         };
-        runs += checked.await.unwrap_or_else(|wrong: String| panic!("seed {seed}, {faults:?}: {wrong}"));
+        runs += checked.await.unwrap_or_else(|wrong: String| panic!("seed {seed}, {faults:?}: {wrong}")).runs;
     }
     assert!(faults.len() == 3, "seed {seed}: not every fault happened: {faults:?}");
     assert!(runs > SCHEDULES * 10, "seed {seed}: only {runs} runs");
