@@ -107,9 +107,13 @@ pub(super) async fn note_watch(connection: &mut PgConnection, now: Time) -> Atte
     Ok(())
 }
 
-const WELCOME: &str = "UPDATE task_worker SET seen_at = $1 WHERE heartbeat_ms <= $2";
+// In the order of their ids, as every verb locks executions and then workers.
+const WELCOME: &str = "
+UPDATE task_worker SET seen_at = $1 WHERE worker_id IN (
+  SELECT worker_id FROM task_worker WHERE heartbeat_ms <= $2 ORDER BY worker_id FOR NO KEY UPDATE)";
 const WELCOME_UNNAMED: &str = "
-UPDATE task_running SET check_at = LEAST(deadline, $1 + 3 * heartbeat_ms) WHERE heartbeat_ms <= $2 AND named = 0";
+UPDATE task_running SET check_at = LEAST(deadline, $1 + 3 * heartbeat_ms) WHERE id IN (
+  SELECT id FROM task_running WHERE heartbeat_ms <= $2 AND named = 0 ORDER BY id FOR UPDATE)";
 
 pub(super) async fn welcome(connection: &mut PgConnection, away_ms: i64, now: Time) -> Attempted<()> {
     for sql in [WELCOME_UNNAMED, WELCOME] {

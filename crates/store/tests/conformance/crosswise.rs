@@ -1,7 +1,7 @@
 //! Calls of the same workers through several nodes at once never wait for each other crosswise: a deadlock costs a second on PostgreSQL.
 
 use crate::support::platform::renewal;
-use crate::support::{Platform, task, worker};
+use crate::support::{Platform, eventually, task, worker};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use taskwheel_model::Outcome;
@@ -62,4 +62,28 @@ async fn calls_through_many_nodes_never_deadlock(platform: &Platform) {
     assert_eq!(deadlocks, [[Some("0".to_owned())]]);
 }
 
-crate::facts! { in postgres on Postgres: calls_through_many_nodes_never_deadlock }
+/// A server that starts under load excuses all workers while their reports come in.
+async fn who_looks_again_waits_for_executions_in_their_order(platform: &Platform) {
+    let first = platform.submit(task("first")).await;
+    let second = platform.submit(task("second")).await;
+    // They lie in the other order than that of their ids.
+    for name in ["second", "first"] {
+        let beating = ClaimRequest { heartbeat_ms: Some(HEARTBEAT_MS), ..worker(&[name]) };
+        platform.claim_one_for(beating).await;
+    }
+    platform.advance_ms(3_600_000);
+    let mut report = platform.raw().await;
+    report.run("BEGIN").await;
+    report.rows(&format!("SELECT id FROM task_running WHERE id = {first} FOR UPDATE")).await;
+    let store = platform.store.clone();
+    let look = tokio::spawn(async move { store.watch(false).await });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the look waits", || async { (platform.raw().await.number(waiting).await > 0).then_some(()) }).await;
+    let next = format!("SELECT id FROM task_running WHERE id = {second} FOR UPDATE NOWAIT");
+    assert_eq!(report.rows(&next).await.len(), 1, "it holds none while it waits for one before it");
+    report.run("ROLLBACK").await;
+    assert!(look.await.unwrap().is_ok());
+}
+
+crate::facts! { in postgres on Postgres: calls_through_many_nodes_never_deadlock, who_looks_again_waits_for_executions_in_their_order }
