@@ -2,10 +2,11 @@
 //!
 //! Everything is counted since the process started and lives in memory alone.
 
+use crate::worker::ClaimedTask;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use taskwheel_model::{Outcome, Ran};
+use taskwheel_model::{Outcome, Ran, Time};
 
 /// Types that are counted by their own name; further ones are counted together, so that nobody can fill the memory of whoever
 /// collects the figures by making up types.
@@ -91,22 +92,24 @@ impl Meter {
         types.for_each(|task_type| readings.of(task_type).submitted += 1);
     }
 
-    pub(crate) fn claimed<'t>(&self, types: impl Iterator<Item = &'t str>) {
+    /// Lateness is known at the start: a worker that hangs shall not hide it.
+    pub(crate) fn claimed<'t>(&self, tasks: impl Iterator<Item = &'t ClaimedTask>) {
         let mut readings = self.lock();
-        types.for_each(|task_type| readings.of(task_type).claimed += 1);
+        for task in tasks {
+            let reading = readings.of(&task.task_type);
+            reading.claimed += 1;
+            reading.lateness.add(between(task.run_at, task.started_at));
+        }
     }
 
     pub(crate) fn ran(&self, ran: &[Ran]) {
         let mut readings = self.lock();
         for one in ran {
-            let between =
-                |from, to: taskwheel_model::Time| Duration::from_millis(to.ms_since(from).max(0).unsigned_abs());
             let Some((started_at, outcome)) = one.execution else { continue };
             let reading = readings.of(&one.task_type);
             *reading.outcomes.entry(outcome.word()).or_default() += 1;
             let is_tried_again = one.status.is_waiting() && outcome != Outcome::Release;
             reading.retries += u64::from(is_tried_again);
-            reading.lateness.add(between(one.due, started_at));
             reading.run.add(between(started_at, one.ended_at));
         }
     }
@@ -118,6 +121,10 @@ impl Meter {
     fn lock(&self) -> MutexGuard<'_, Readings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn between(from: Time, to: Time) -> Duration {
+    Duration::from_millis(to.ms_since(from).max(0).unsigned_abs())
 }
 
 impl Readings {

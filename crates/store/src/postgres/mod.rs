@@ -148,8 +148,11 @@ fn fault(error: sqlx::Error) -> Fault {
                 Fault::Again(error.to_string())
             }
             // The server is going or coming, ended an idle session, or became a replica: another connection may find the new one.
-            // Or a table got a column since this connection prepared the statement, which another one has not.
-            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" | "0A000") => Fault::Lost(error.to_string()),
+            // Or a table got a column since this connection prepared the statement, which another one has not; or something is wrong
+            // inside, as when a new connection finds the disk full.
+            Some("57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25006" | "0A000" | "XX000") => {
+                Fault::Lost(error.to_string())
+            }
             _ => Fault::Final(StoreError::Database(error.to_string())),
         },
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => Fault::Lost(error.to_string()),

@@ -118,7 +118,7 @@ impl<D: Database> Core<D> {
         if claimed.iter().any(|tasks| !tasks.is_empty()) {
             faults::at(Point::AfterClaim);
         }
-        self.memory.meter.claimed(claimed.iter().flatten().map(|task| task.task_type.as_str()));
+        self.memory.meter.claimed(claimed.iter().flatten());
         claimed
     }
 

@@ -35,6 +35,7 @@ const POSTGRES: &[(&str, Fate)] = &[
     ("57P05", Lost),  // idle for too long
     ("25P03", Lost),  // idle in a transaction for too long
     ("25006", Lost),  // a replica
+    ("XX000", Lost),  // something inside
     ("23514", Final), // a check was violated
     ("42P01", Final), // no such table
     ("42501", Final), // not allowed
