@@ -47,11 +47,10 @@ pub(crate) async fn of_database(cluster: &Cluster, lasts: Duration) -> bool {
 /// Takes every connection that a server has left. Says whether one was seen to be served, and a later one not.
 pub(crate) async fn of_server(port: u16, lasts: Duration) -> bool {
     let (mut crowd, began) = (Vec::new(), Instant::now());
-    while crowd.len() < SERVER_CROWD {
-        let connecting = TcpStream::connect(("127.0.0.1", port));
-        match tokio::time::timeout(LOOK_EVERY, connecting).await {
+    while crowd.len() < SERVER_CROWD && began.elapsed() < GATHER_MAX {
+        match tokio::time::timeout(ANSWER_MAX, TcpStream::connect(("127.0.0.1", port))).await {
             Ok(Ok(connection)) => crowd.push(connection),
-            _ => break,
+            _ => tokio::time::sleep(LOOK_EVERY).await,
         }
     }
     let mut is_full = false;

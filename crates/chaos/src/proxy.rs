@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,6 +14,9 @@ use tokio::sync::watch;
 const BUFFER_BYTES: usize = 16 * 1024;
 const DELAY: Duration = Duration::from_millis(300);
 const HELD_LOOK: Duration = Duration::from_millis(20);
+/// So many answers are swallowed at least, if they come within this time: what can be repeated is, and not each change would do harm.
+const SWALLOWED: usize = 20;
+const SWALLOW_MAX: Duration = Duration::from_secs(5);
 /// So long the answer to a repeated request is waited for.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -90,6 +93,11 @@ impl Proxy {
         self.felt.store(0, Ordering::Relaxed);
         self.set(weather);
         tokio::time::sleep(lasts).await;
+        let began = Instant::now();
+        let is_short = || weather == Weather::SwallowAnswer && self.felt.load(Ordering::Relaxed) < SWALLOWED;
+        while is_short() && began.elapsed() < SWALLOW_MAX {
+            tokio::time::sleep(HELD_LOOK).await;
+        }
         self.set(Weather::Fair);
         self.felt.load(Ordering::Relaxed) > 0
     }

@@ -26,11 +26,14 @@ fn every_law_holds(database: &str) {
     let text = text(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("every law held"), "{text}");
+    let unproven =
+        text.lines().find_map(|line| line.strip_prefix("It proved less than it should: these never happened: "));
+    let unproven: Vec<_> = unproven.into_iter().flat_map(|names| names.trim_end_matches('.').split("; ")).collect();
     // Who may not mount a disk cannot fill one.
     let may_fill = database == "sqlite" || Path::new("/proc/self").metadata().expect("Linux").uid() == 0;
-    let unproven = text.lines().find(|line| line.starts_with("It proved less than it should"));
-    let excused = "It proved less than it should: these never happened: disk full.";
-    assert!(unproven.is_none_or(|unproven| !may_fill && unproven == excused), "{text}");
+    // What is swallowed in half a minute can all be something that is done again.
+    let is_excused = |name: &&str| name.starts_with("a commit was not answered") || *name == "disk full" && !may_fill;
+    assert!(unproven.iter().all(is_excused), "{unproven:?} never happened\n{text}");
 }
 
 /// How often something happened, by the tables of a report.
