@@ -223,20 +223,24 @@ async fn nothing_is_rescued_twice(platform: &Platform) {
     assert_eq!(platform.log(claimed.id).await.len(), 1);
 }
 
-async fn a_rescue_of_many_goes_on_in_chunks(platform: &Platform) {
-    let many = limits::CHUNK_ROWS_MAX + 200;
-    platform.submit_all((0..many).map(|_| task("mail")).collect()).await;
-    while !platform.claim("mail").await.is_empty() {}
-    platform.advance_ms(limits::LEASE_MS_DEFAULT);
+/// How many looks at the clocks find lost, until none is left.
+async fn lost(platform: &Platform) -> u64 {
     let mut lost = 0;
     loop {
         let rescued = platform.rescue().await;
         lost += rescued.lost;
         if !rescued.more {
-            break;
+            return lost;
         }
     }
-    assert_eq!(lost, many as u64);
+}
+
+async fn a_rescue_of_many_goes_on_in_chunks(platform: &Platform) {
+    let many = limits::CHUNK_ROWS_MAX + 200;
+    platform.submit_all((0..many).map(|_| task("mail")).collect()).await;
+    while !platform.claim("mail").await.is_empty() {}
+    platform.advance_ms(limits::LEASE_MS_DEFAULT);
+    assert_eq!(lost(platform).await, many as u64);
 }
 
 async fn a_silent_worker_with_many_executions_loses_all(platform: &Platform) {
@@ -248,15 +252,7 @@ async fn a_silent_worker_with_many_executions_loses_all(platform: &Platform) {
         platform.store.renew(vec!["worker".into()], items).await.unwrap();
     }
     platform.advance_ms(4 * BEAT_MS);
-    let mut lost = 0;
-    loop {
-        let rescued = platform.rescue().await;
-        lost += rescued.lost;
-        if !rescued.more {
-            break;
-        }
-    }
-    assert_eq!(lost, many as u64);
+    assert_eq!(lost(platform).await, many as u64);
 }
 
 async fn what_a_dead_worker_never_named_keeps_no_look_busy(platform: &Platform) {
@@ -274,15 +270,7 @@ async fn what_a_dead_worker_never_named_keeps_no_look_busy(platform: &Platform) 
         assert!(looks < 5, "the same executions are looked at again and again");
     }
     platform.advance_ms(BEAT_MS);
-    let mut lost = 0;
-    loop {
-        let rescued = platform.rescue().await;
-        lost += rescued.lost;
-        if !rescued.more {
-            break;
-        }
-    }
-    assert_eq!(lost, count as u64);
+    assert_eq!(lost(platform).await, count as u64);
 }
 
 async fn a_claim_without_a_heartbeat_takes_back_none_that_was_promised(platform: &Platform) {
