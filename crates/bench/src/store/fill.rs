@@ -60,8 +60,8 @@ impl Filler {
             let before = self.sql.number("SELECT COALESCE(MAX(id), 0) FROM task").await?;
             let last = count.min(first + CHUNK - 1);
             let (content, standing) = (self.content(tasks, first, last), self.standing(&tasks.standing, before));
-            let labels = self.labels(before);
-            self.sql.run(&format!("BEGIN; {content}; {labels}{standing}; COMMIT")).await?;
+            let (labels, marks) = (self.labels(before), self.marks(before));
+            self.sql.run(&format!("BEGIN; {content}; {labels}{standing}; {marks}COMMIT")).await?;
         }
         Ok(())
     }
@@ -91,6 +91,19 @@ impl Filler {
             )
         };
         labels.map(insert).concat()
+    }
+
+    /// What finished tasks are found by on PostgreSQL, as results that are reported one by one leave it.
+    fn marks(&self, before: i64) -> String {
+        if self.dialect != Dialect::Postgres {
+            return String::new();
+        }
+        format!(
+            "INSERT INTO task_history_mark (tenant, mark, bucket) SELECT h.tenant, m.mark, h.id >> 8 FROM task_history h
+             CROSS JOIN LATERAL (VALUES (CASE WHEN h.status = {} THEN 'Success' END), ('host:' || h.host)) AS m(mark)
+             WHERE h.id > {before} AND m.mark IS NOT NULL; ",
+            Status::Success.code()
+        )
     }
 
     fn standing(&self, standing: &Standing<'_>, before: i64) -> String {
