@@ -21,9 +21,13 @@ const TASKS_LOGGED_MAX: usize = 100;
 pub(crate) async fn run(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) {
     // By the clock on the wall: a machine that slept has not looked.
     let mut looked_at = None::<SystemTime>;
-    while rest(inner.options.rescue_every, &mut stopped).await {
+    // At once: after a time in which nobody looked all that runs is written to, and by and by there is more of it.
+    loop {
         if look(&inner, looked_at.is_some_and(is_recent), &stopped).await.is_ok() {
             looked_at = Some(wall_clock());
+        }
+        if !rest(inner.options.rescue_every, &mut stopped).await {
+            return;
         }
     }
 }

@@ -70,9 +70,13 @@ impl Caller {
         self.token.as_ref().and_then(|token| token.tenant.clone())
     }
 
-    /// Whose workers it sees; `None` is everybody's.
-    pub(crate) fn looks_at(&self) -> Option<String> {
-        self.asked.clone().or_else(|| self.owner())
+    /// Whether it sees a worker of a tenant, or of none, which serves all: its own, or those that serve the tenant it asks for.
+    pub(crate) fn sees_worker(&self, tenant: Option<&str>) -> bool {
+        match (&self.asked, self.owner()) {
+            (Some(asked), _) => tenant.is_none_or(|tenant| tenant == asked),
+            (None, Some(owner)) => tenant == Some(&*owner),
+            (None, None) => true,
+        }
     }
 
     /// Whose tasks it submits.

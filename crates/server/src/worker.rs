@@ -467,8 +467,7 @@ impl WorkerView {
 /// Lists the workers that have called lately.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", responses((status = OK, body = WorkerList)))]
 pub(crate) async fn workers(State(app): Shared, caller: Caller) -> Answer<Json<WorkerList>> {
-    let tenant = caller.looks_at();
-    let is_seen = |worker: &Worker| tenant.is_none() || worker.tenant == tenant;
+    let is_seen = |worker: &Worker| caller.sees_worker(worker.tenant.as_deref());
     let workers = app.engine.store().workers().await?;
     let mut executing = app.engine.store().executing().await?;
     let view = |worker: Worker| {

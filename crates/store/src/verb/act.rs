@@ -63,12 +63,13 @@ pub(super) async fn act(
     Ok((answers, dues))
 }
 
-pub(super) async fn bulk(
+/// The tasks of the next chunk of a bulk action, and where the one after it starts.
+pub(super) async fn matching(
     session: &mut dyn Session,
     memory: &Memory,
     dialect: Dialect,
     request: &BulkRequest,
-) -> Attempted<(BulkChunk, Vec<LaneDue>)> {
+) -> Attempted<(Vec<TaskId>, Option<TaskId>)> {
     let category_types = match &request.filter.category {
         Some(category) => memory.types.get(session).await?.of_category(category),
         None => Vec::new(),
@@ -82,14 +83,20 @@ pub(super) async fn bulk(
         up_to: Some(request.up_to),
         category_types,
     };
-    let (ids, next) = search.ids(session, dialect).await?;
-    let mut chunk = BulkChunk { matched: ids.len() as u64, next, ..BulkChunk::default() };
-    if request.dry_run || ids.is_empty() {
-        return Ok((chunk, Vec::new()));
-    }
+    search.ids(session, dialect).await
+}
+
+/// Does a chunk of a bulk action.
+pub(super) async fn bulk(
+    session: &mut dyn Session,
+    memory: &Memory,
+    request: &BulkRequest,
+    ids: &[TaskId],
+    mut chunk: BulkChunk,
+) -> Attempted<(BulkChunk, Vec<LaneDue>)> {
     // Asked before: what is deleted has no tenant afterwards.
-    let labels = if request.audit.is_some() { access::labels_of(session, &ids).await? } else { HashMap::new() };
-    let (answers, dues) = act(session, memory, request.tenant.as_deref(), &ids, &request.action).await?;
+    let labels = if request.audit.is_some() { access::labels_of(session, ids).await? } else { HashMap::new() };
+    let (answers, dues) = act(session, memory, request.tenant.as_deref(), ids, &request.action).await?;
     let is_changed = |acted: &Acted| matches!(acted, Acted::Changed(_));
     chunk.changed = answers.iter().filter(|acted| is_changed(acted)).count() as u64;
     if let Some(audit) = &request.audit {

@@ -274,9 +274,19 @@ impl<D: Database> Store for SqlStore<D> {
     async fn bulk(&self, request: BulkRequest) -> Result<BulkChunk> {
         request.filter.validate()?;
         request.action.validate()?;
-        let input = (self.core.memory.clone(), self.core.dialect, request);
+        let input = (self.core.memory.clone(), self.core.dialect, request.clone());
+        // By one snapshot: what goes between two statements would take others along.
+        let found = self.core.look("bulk_ids", input, |session, input| {
+            Box::pin(async move { act::matching(session, &input.0, input.1, &input.2).await })
+        });
+        let (ids, next) = found.await?;
+        let chunk = BulkChunk { matched: ids.len() as u64, next, ..BulkChunk::default() };
+        if request.dry_run || ids.is_empty() {
+            return Ok(chunk);
+        }
+        let input = (self.core.memory.clone(), request, ids, chunk);
         let work = self.core.change("bulk", Repeat::Harmful, input, |session, input| {
-            Box::pin(async move { act::bulk(session, &input.0, input.1, &input.2).await })
+            Box::pin(async move { act::bulk(session, &input.0, &input.1, &input.2, input.3.clone()).await })
         });
         self.core.made_due(work).await
     }

@@ -26,6 +26,7 @@ const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
 const REMEMBERED_MAX: usize = 10_000;
 
 const OWNER: &str = "SELECT tenant FROM task_worker WHERE worker_id = ?";
+const HEARTBEAT: &str = "SELECT heartbeat_ms FROM task_worker WHERE worker_id = ?";
 
 const EXECUTING: &str = "SELECT r.worker_id, COUNT(*) FROM task_running r GROUP BY r.worker_id";
 
@@ -103,7 +104,15 @@ impl WorkerCache {
             tenant: request.owner.clone(),
         };
         session.register(&worker).await?;
-        let (owner, heartbeat_ms) = (request.owner.clone(), request.heartbeat_ms);
+        let owner = request.owner.clone();
+        // Who says none keeps to the one that it promised before, and its calls are written down as often as that asks for.
+        let heartbeat_ms = match request.heartbeat_ms {
+            None => {
+                let found = session.rows(&plain(HEARTBEAT).bind(&*request.worker_id), &[Kind::Number]).await?;
+                found.into_iter().next().map_or(Ok(None), |mut row| row.maybe_number())?
+            }
+            said => said,
+        };
         let known = Known { owner, said, heartbeat_ms, written_at: now, is_written_anew: false };
         calls.registered.insert(request.worker_id.clone(), known);
         Ok(())

@@ -1,10 +1,15 @@
 //! Bulk actions: over all that a filter matches, chunk by chunk.
 
 use crate::facts;
-use crate::support::{Platform, due_in, task};
+use crate::support::platform::due_at;
+use crate::support::{Platform, due_in, task, worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use taskwheel_model::{NewTask, Outcome, Status, TaskId, TypeSettings, limits};
 use taskwheel_store::people::{Action, BulkRequest, Edit};
 use taskwheel_store::search::Filter;
+use taskwheel_store::task::Task;
+use taskwheel_store::worker::{ClaimRequest, Report};
 
 fn request(filter: Filter, action: Action) -> BulkRequest {
     BulkRequest { tenant: None, filter, action, after: TaskId(0), up_to: TaskId(i64::MAX), dry_run: false, audit: None }
@@ -160,7 +165,38 @@ async fn of_one_unique_key_one_task_is_retried(platform: &Platform) {
     assert_eq!(run(platform, request(of_type("mail"), Action::Retry)).await, (3, 1));
 }
 
+/// Workers take tasks away while a bulk action looks for its own.
+async fn what_goes_meanwhile_takes_no_other_along(platform: &Platform) {
+    const TASKS: usize = 8_000;
+    // Their order is another than that of their ids, so that workers take them from everywhere.
+    let due = |number: usize| platform.now().plus_ms(-((number * 7_919 % TASKS) as i64));
+    // So few are wanted that each chunk ends where it has looked at as many tasks as it may.
+    let word = |number: usize| if number.is_multiple_of(5) { "\"wanted\"" } else { "\"other\"" };
+    let told = |number| NewTask { payload: Some(word(number).into()), ..due_at("mail", due(number)) };
+    platform.submit_all((0..TASKS).map(told).collect()).await;
+    let (is_over, store) = (Arc::new(AtomicBool::new(false)), platform.store.clone());
+    let over = is_over.clone();
+    let claimer = tokio::spawn(async move {
+        while !over.load(Ordering::SeqCst) {
+            let few = ClaimRequest { max: 100, ..worker(&["mail"]) };
+            let claimed = store.claim(vec![few]).await.unwrap().remove(0);
+            let ends = claimed.iter().map(|one| Report::new(one.id, one.exec_id, Outcome::Success)).collect();
+            store.finish(ends).await.unwrap();
+        }
+    });
+    let filter = Filter { statuses: vec![Status::New], text: Some("wanted".into()), ..Filter::default() };
+    let edit = Action::Edit(Edit { remark: Some(Some("seen".into())), ..Edit::default() });
+    run(platform, BulkRequest { tenant: Some("default".into()), ..request(filter, edit) }).await;
+    is_over.store(true, Ordering::SeqCst);
+    claimer.await.unwrap();
+    let is_left = |task: &Task| task.status == Status::New && task.payload.as_deref() == Some("\"wanted\"");
+    let left = platform.all_tasks().await.into_iter().filter(is_left);
+    let missed = left.filter(|task| task.remark.is_none()).count();
+    assert_eq!(missed, 0, "they were there all the time");
+}
+
 facts![
+    what_goes_meanwhile_takes_no_other_along,
     every_filter_selects,
     every_action_works_in_bulk,
     what_cannot_change_matches_and_stays,

@@ -281,7 +281,22 @@ async fn a_claim_without_a_heartbeat_takes_back_none_that_was_promised(platform:
     assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() });
 }
 
+async fn who_promised_a_heartbeat_and_calls_on_loses_nothing(platform: &Platform) {
+    const SHORT_MS: i64 = 100;
+    let short = ClaimRequest { heartbeat_ms: Some(SHORT_MS), ..beating("worker") };
+    platform.submit(task("mail")).await;
+    let claimed = platform.claim_one_for(short.clone()).await;
+    platform.renew(&claimed).await;
+    platform.claim_for(ClaimRequest { heartbeat_ms: None, ..short }).await;
+    for _ in 0..10 {
+        platform.advance_ms(SHORT_MS);
+        assert!(matches!(platform.renew(&claimed).await, Renewed::Ok(_)));
+        assert_eq!(platform.rescue().await, Rescued::default());
+    }
+}
+
 facts![
+    who_promised_a_heartbeat_and_calls_on_loses_nothing,
     what_a_dead_worker_never_named_keeps_no_look_busy,
     a_claim_without_a_heartbeat_takes_back_none_that_was_promised,
     the_time_limit_ends_an_attempt_however_alive_its_worker_is,

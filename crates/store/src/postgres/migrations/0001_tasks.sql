@@ -163,6 +163,8 @@ CREATE TABLE task_history_mark (
     bucket bigint NOT NULL
 );
 CREATE INDEX task_history_mark_by_bucket ON task_history_mark (tenant, mark, bucket);
+-- Its rows have no key, and those who replicate all tables could not remove any.
+ALTER TABLE task_history_mark REPLICA IDENTITY FULL;
 
 -- Attempts that did not end their task. The last attempt of a finished task is in its row of history.
 CREATE TABLE task_attempt (
