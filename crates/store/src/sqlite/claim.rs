@@ -9,7 +9,7 @@ use super::rows::{Columns, time};
 use crate::session::{Attempted, Pick, PickLane, Picked};
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use std::collections::{BTreeSet, HashSet};
-use taskwheel_model::{TaskId, Time};
+use taskwheel_model::{NewTask, TaskId, Time};
 
 /// Where a claim looks: in a lane, or for a category that tasks name themselves.
 enum Source<'p> {
@@ -32,7 +32,7 @@ impl Best {
 }
 
 pub(super) fn pick(connection: &Connection, pick: &Pick, now: Time) -> Attempted<Vec<Picked>> {
-    let scan = Scan::new(connection, pick, now);
+    let scan = Scan::new(connection, pick, now)?;
     let mut open = Vec::new();
     let lanes = pick.lanes.iter().map(Source::Lane);
     for source in lanes.chain(pick.categories.iter().map(|name| Source::Category(name))) {
@@ -86,6 +86,10 @@ SELECT due, id FROM task_waiting INDEXED BY task_waiting_claim_tenant
 WHERE tenant = ?7 AND tenant <> 'default' AND lane = ?1 AND rank = ?2 AND due <= ?3 AND due >= ?4
   AND (?5 = 0 OR category IS NULL) AND (?6 IS NULL OR creator = ?6)
 ORDER BY due, id";
+/// Whether somebody beside the default tenant has tasks that wait. As long as nobody has, a claim for that one need not look
+/// whose a task is.
+const OTHERS: &str =
+    "SELECT 1 FROM task_waiting INDEXED BY task_waiting_claim_tenant WHERE tenant <> 'default' LIMIT 1";
 const CATEGORY: &str = "
 SELECT due, id, lane, type FROM task_waiting INDEXED BY task_waiting_claim_category
 WHERE category = ?1 AND rank = ?2 AND due <= ?3 AND (?4 IS NULL OR creator = ?4) AND (?5 IS NULL OR tenant = ?5)
@@ -96,6 +100,8 @@ struct Scan<'s> {
     connection: &'s Connection,
     pick: &'s Pick,
     now: Time,
+    /// The tenant, where its tasks must be told from those of others.
+    tenant: Option<&'s str>,
     /// The tenant, where its tasks have an index of their own.
     indexed_tenant: Option<&'s str>,
     /// Lanes in which tasks with a category of their own are found already.
@@ -104,15 +110,19 @@ struct Scan<'s> {
 }
 
 impl<'s> Scan<'s> {
-    fn new(connection: &'s Connection, pick: &'s Pick, now: Time) -> Scan<'s> {
-        Scan {
+    fn new(connection: &'s Connection, pick: &'s Pick, now: Time) -> Attempted<Scan<'s>> {
+        let indexed_tenant = pick.tenant.as_deref().filter(|tenant| *tenant != NewTask::TENANT_DEFAULT);
+        let is_default = pick.tenant.is_some() && indexed_tenant.is_none();
+        let is_alone = is_default && !connection.prepare_cached(OTHERS)?.exists([])?;
+        Ok(Scan {
             connection,
             pick,
             now,
-            indexed_tenant: pick.tenant.as_deref().filter(|tenant| *tenant != "default"),
+            tenant: pick.tenant.as_deref().filter(|_| !is_alone),
+            indexed_tenant,
             whole_lanes: pick.whole_lanes().into_iter().collect(),
             paused: pick.paused.iter().map(String::as_str).collect(),
-        }
+        })
     }
 
     /// The next rank that a source has tasks in, due or not.
@@ -131,7 +141,7 @@ impl<'s> Scan<'s> {
 
     /// Offers the due tasks of one rank of a source, as long as they are wanted.
     fn read(&self, source: &Source<'_>, rank: i64, best: &mut Best) -> Attempted<()> {
-        let Pick { creator, tenant, .. } = self.pick;
+        let (creator, tenant) = (&self.pick.creator, self.tenant);
         match source {
             Source::Lane(lane) => {
                 let sql = if self.indexed_tenant.is_some() { TENANT_LANE } else { LANE };
