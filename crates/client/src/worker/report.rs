@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// So many reports are under way at once.
-pub(super) const REPORTS_MAX: usize = 3;
+pub(super) const REPORTS_MAX: usize = 2;
 /// A report with more is sent in several.
 const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
-const COMPANY: Duration = Duration::from_millis(4);
+const COMPANY: Duration = Duration::from_millis(10);
 /// The longest pause between two tries while the worker stops.
 const HURRIED_PAUSE_MAX: Duration = Duration::from_millis(500);
 
