@@ -37,6 +37,8 @@ pub(crate) enum Fact {
     Reported { id: i64, exec: String, outcome: String, state: String },
     /// A person is about to cancel a task, or to have it retried.
     Acting { id: i64, action: String },
+    /// What that person asked for was acknowledged.
+    Acted { id: i64, action: String },
     /// A submit that was acknowledged was sent again with its idempotency key, and answered.
     Repeated { key: String, id: i64 },
     /// A person of a tenant tried to cancel a task of another, and was answered.

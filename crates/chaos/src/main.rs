@@ -125,12 +125,14 @@ async fn main() -> Result<ExitCode> {
     };
     let mut reports = Vec::new();
     for dialect in cli.database.dialects() {
+        report::announce(*dialect, settings.seed);
         let report = run::run(*dialect, &settings).await?;
         report.print();
         reports.push(report);
-    }
-    if let Some(path) = cli.report {
-        std::fs::write(path, report::page(&reports))?;
+        // Each time, so that a run which fails on a later database loses nothing.
+        if let Some(path) = &cli.report {
+            std::fs::write(path, report::page(&reports))?;
+        }
     }
     Ok(if reports.iter().all(report::Report::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -28,13 +28,23 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
 }
 
+fn name(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "SQLite",
+        Dialect::Postgres => "PostgreSQL",
+        Dialect::Mysql => "MariaDB",
+    }
+}
+
+/// Says what begins: a run that does not come to its end can be repeated by its seed too.
+#[expect(clippy::print_stderr, reason = "the output is for the report")]
+pub(crate) fn announce(dialect: Dialect, seed: u64) {
+    eprintln!("{}: seed {seed}", name(dialect));
+}
+
 impl Report {
     fn database(&self) -> &'static str {
-        match self.dialect {
-            Dialect::Sqlite => "SQLite",
-            Dialect::Postgres => "PostgreSQL",
-            Dialect::Mysql => "MariaDB",
-        }
+        name(self.dialect)
     }
 
     /// Whether every law held.

@@ -69,15 +69,20 @@ fn clocks_an_hour_apart_change_nothing() {
     }
 }
 
+/// So long a rule is broken, in seconds.
+const BROKEN: &str = "6";
+/// The same for what takes longer to show.
+const BROKEN_LONG: &str = "10";
+
 /// Servers that break a rule are found to break a law.
 #[track_caller]
 fn is_noticed(rule: &str, laws: &[&str]) {
-    is_noticed_on("sqlite", rule, laws);
+    is_noticed_on("sqlite", BROKEN, rule, laws);
 }
 
 #[track_caller]
-fn is_noticed_on(database: &str, rule: &str, laws: &[&str]) {
-    let output = chaos(&["--database", database, "--seconds", "6", "--calm", "--drain", "20", "--break", rule]);
+fn is_noticed_on(database: &str, seconds: &str, rule: &str, laws: &[&str]) {
+    let output = chaos(&["--database", database, "--seconds", seconds, "--calm", "--drain", "20", "--break", rule]);
     let text = text(&output);
     assert!(!output.status.success(), "nothing was noticed\n{text}");
     for law in laws {
@@ -93,7 +98,7 @@ fn acknowledging_without_a_commit_is_noticed() {
 /// There a submit is a statement without a transaction around it, which cannot be rolled back.
 #[test]
 fn acknowledging_without_a_commit_is_noticed_on_postgres() {
-    is_noticed_on("postgres", "Commit", &["SubmitKept"]);
+    is_noticed_on("postgres", BROKEN, "Commit", &["SubmitKept"]);
 }
 
 #[test]
@@ -134,6 +139,18 @@ fn a_due_time_that_fires_twice_is_noticed() {
 #[test]
 fn a_due_time_that_never_fires_is_noticed() {
     is_noticed("Firing", &["FiresOnce"]);
+}
+
+/// Its first due time is a second after it was made, and it may be five seconds late.
+#[test]
+fn a_timer_that_stands_still_is_noticed() {
+    is_noticed_on("sqlite", BROKEN_LONG, "Timer", &["FiresOnce"]);
+}
+
+/// Cancels are rare, and half of them are followed by a retry.
+#[test]
+fn a_cancel_that_is_acknowledged_and_not_done_is_noticed() {
+    is_noticed_on("sqlite", BROKEN_LONG, "Action", &["ActionKept"]);
 }
 
 #[test]

@@ -49,6 +49,10 @@ pub(crate) enum Rule {
     Once,
     /// A due time fires.
     Firing,
+    /// A timer goes on.
+    Timer,
+    /// An action that is acknowledged is done.
+    Action,
     /// A worker gets the tasks of its tenant.
     Tenant,
     /// A task is in one place.

@@ -39,7 +39,20 @@ pub(crate) async fn stop(store: &dyn Store, schedule: &Schedule) -> Result<Time,
     let edit = ScheduleEdit { status: Some(ScheduleStatus::Offline), ..ScheduleEdit::default() };
     let ended =
         store.edit_schedule(Actor::application(), None, schedule.id, edit).await.expect("the edit goes through");
-    ended.and_then(|ended| ended.timers[0].cursor).ok_or("a timer has lost its cursor".into())
+    let ended = ended.ok_or("a schedule is gone")?;
+    let cursor = ended.timers[0].cursor.ok_or("a timer has lost its cursor")?;
+    // The time of the edit, by the database's clock, which due times go by too.
+    goes_on(cursor, ended.updated_at).map_err(|what| format!("{}: {what}", schedule.definition.name))?;
+    Ok(cursor)
+}
+
+/// Whoever looks at a timer moves it on, also where what it missed does not fire: at one that is far behind nobody
+/// looks. Its records do not show that, for no due time is expected from its cursor on.
+fn goes_on(cursor: Time, now: Time) -> Result<(), String> {
+    if cursor.plus_ms(limits::MISSED_AFTER_MS) < now {
+        return Err(format!("its timer stands still: it was due at {cursor:?}, and it was {now:?}"));
+    }
+    Ok(())
 }
 
 /// What a schedule was to do.

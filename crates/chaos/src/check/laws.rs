@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What clients call a success, and the database an outcome.
 const SUCCESS: &str = "success";
+/// What people do to a task.
+const CANCEL: &str = "cancel";
+const RETRY: &str = "retry";
 
 type Execution<'a> = (i64, &'a str);
 
@@ -19,6 +22,7 @@ pub(super) fn check(lines: &[Line], tasks: &[Final]) -> Vec<Violation> {
     unique_once(lines, &by_id, &mut broken);
     tenants_apart(lines, tasks, &mut broken);
     results_kept(lines, &by_id, &mut broken);
+    actions_kept(lines, &by_id, &mut broken);
     attempts_bounded(lines, tasks, &mut broken);
     one_execution(lines, tasks, &mut broken);
     for task in tasks.iter().filter(|task| !is_at_rest(&task.status)) {
@@ -131,11 +135,11 @@ pub(super) fn is_refused(status: u16) -> bool {
     status == 404
 }
 
-/// What was said of each execution: outcomes that were accepted, whether one was superseded, and how many were not answered.
+/// What was said of each execution: outcomes that were accepted or superseded, and how many reports were not answered.
 #[derive(Default)]
 struct Said<'a> {
     accepted: Vec<&'a str>,
-    superseded: bool,
+    superseded: Vec<&'a str>,
     unanswered: i64,
 }
 
@@ -149,7 +153,7 @@ fn said(lines: &[Line]) -> HashMap<Execution<'_>, Said<'_>> {
                 said.unanswered -= 1;
                 match state.as_str() {
                     "accepted" => said.accepted.push(outcome),
-                    _ => said.superseded = true,
+                    _ => said.superseded.push(outcome),
                 }
             }
             _ => {}
@@ -182,9 +186,13 @@ fn results_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl 
             }
         }
         // A report that was not answered may have been taken, and only its repetition be superseded.
-        let is_stale = said.superseded && said.accepted.is_empty() && said.unanswered <= 0;
+        let is_stale = !said.superseded.is_empty() && said.accepted.is_empty() && said.unanswered <= 0;
         if is_stale && task.result_of.as_deref() == Some(exec) {
             broken(Law::FencedOff, format!("task {id} has the result of {exec}, which was told that it is superseded"));
+        }
+        // Whoever says again what is recorded is accepted, so that what was told superseded is not what is recorded.
+        if let Some(outcome) = recorded.filter(|outcome| is_stale && said.superseded.contains(outcome)) {
+            broken(Law::FencedOff, format!("task {id}: {outcome} of {exec} was told superseded, and is recorded"));
         }
     }
     for task in tasks.values() {
@@ -193,6 +201,25 @@ fn results_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl 
         if last.is_none_or(|attempt| attempt.exec != result_of) {
             let of = last.map(|attempt| &attempt.exec);
             broken(Law::FencedOff, format!("task {} has the result of {result_of}, and succeeded by {of:?}", task.id));
+        }
+    }
+}
+
+/// A task whose cancel was acknowledged lives again by a retry alone. One that was about to be made may have been done
+/// at any time, whether or not it was answered.
+fn actions_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+    let retried = lines.iter().filter_map(|line| match &line.fact {
+        Fact::Acting { id, action } if action == RETRY => Some(*id),
+        _ => None,
+    });
+    let retried: HashSet<i64> = retried.collect();
+    for line in lines {
+        let Fact::Acted { id, action } = &line.fact else { continue };
+        if action == CANCEL
+            && !retried.contains(id)
+            && let Some(task) = tasks.get(id).filter(|task| task.status != "Cancelled")
+        {
+            broken(Law::ActionKept, format!("the cancel of task {id} was acknowledged, and it is {}", task.status));
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) enum Law {
     FencedOff,
     /// No accepted result is lost or undone.
     ResultKept,
+    /// No acknowledged action is lost.
+    ActionKept,
     /// There are no more attempts than the maximum, and each is recorded.
     AttemptsBounded,
     /// Every task has ended or waits visibly.
@@ -36,11 +38,12 @@ pub(crate) enum Law {
     InOnePlace,
 }
 
-pub(crate) const LAWS: [Law; 11] = [
+pub(crate) const LAWS: [Law; 12] = [
     Law::SubmitKept,
     Law::OneExecution,
     Law::FencedOff,
     Law::ResultKept,
+    Law::ActionKept,
     Law::AttemptsBounded,
     Law::NoneStuck,
     Law::Drains,
@@ -57,6 +60,7 @@ impl Law {
             Law::OneExecution => "no task has two live executions at a time",
             Law::FencedOff => "no superseded result took effect",
             Law::ResultKept => "no accepted result is lost or undone",
+            Law::ActionKept => "no acknowledged action is lost",
             Law::AttemptsBounded => "attempts stay within the maximum, and each is recorded",
             Law::NoneStuck => "every task has ended or waits visibly",
             Law::Drains => "the backlog drains in time after the faults",
@@ -155,6 +159,7 @@ pub(crate) fn guards(lines: &[Line], tasks: &[Final], misfires: usize) -> BTreeM
         ("a lease ran out", attempts("lost")),
         ("a time limit ran out", attempts("timeout")),
         ("an execution was given back", attempts("release")),
+        ("a cancel was acknowledged", facts(|fact| matches!(fact, Fact::Acted { action, .. } if action == "cancel"))),
         ("a running task was cancelled", attempts("cancelled")),
         ("a task used up its attempts", statuses("Failure")),
         ("a task waits for a person", statuses("Pending")),

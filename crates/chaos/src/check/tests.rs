@@ -144,6 +144,96 @@ fn a_superseded_result_that_took_effect_is_noticed() {
     assert_broken(Law::FencedOff, &lines, &tasks);
 }
 
+/// What an execution said and was answered, after the good history.
+fn said(exec: &str, outcome: &str, state: &str) -> [Line; 2] {
+    let (exec, outcome, state) = (exec.to_owned(), outcome.to_owned(), state.to_owned());
+    let reporting = Fact::Reporting { id: 1, exec: exec.clone(), outcome: outcome.clone() };
+    let reported = Fact::Reported { id: 1, exec, outcome, state };
+    [Line { at: 7_000, fact: reporting }, Line { at: 7_010, fact: reported }]
+}
+
+#[test]
+fn a_superseded_report_that_is_recorded_is_noticed_whatever_it_says() {
+    for outcome in ["success", "error", "failure", "retry", "release"] {
+        let (mut lines, mut tasks) = good();
+        lines.extend(said("first", outcome, "superseded"));
+        assert_eq!(check(&lines, &tasks), []);
+        tasks[0].attempts[0].outcome = Some(outcome.into());
+        assert_broken(Law::FencedOff, &lines, &tasks);
+    }
+}
+
+#[test]
+fn a_report_that_was_taken_before_another_was_superseded_breaks_nothing() {
+    let (mut lines, mut tasks) = good();
+    tasks[0].attempts[0].outcome = Some("error".into());
+    lines.extend(said("first", "error", "accepted"));
+    assert_eq!(check(&lines, &tasks), []);
+    // Where one was not answered nobody knows what was taken, and when.
+    let (mut lines, _) = good();
+    lines.extend(said("first", "error", "superseded"));
+    let [unanswered, _] = said("first", "error", "accepted");
+    lines.push(unanswered);
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
+fn a_report_for_an_execution_of_another_task_breaks_nothing() {
+    let (mut lines, mut tasks) = good();
+    tasks.push(Final { id: 2, tenant: "red".into(), status: "Success".into(), ..Final::default() });
+    lines.extend(said("nobody's", "success", "superseded"));
+    let [_, mut answered] = said("second", "success", "superseded");
+    if let Fact::Reported { id, .. } = &mut answered.fact {
+        *id = 2;
+    }
+    lines.push(answered);
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+fn acting(at: i64, action: &str) -> Line {
+    Line { at, fact: Fact::Acting { id: 1, action: action.into() } }
+}
+
+fn acted(at: i64, action: &str) -> Line {
+    Line { at, fact: Fact::Acted { id: 1, action: action.into() } }
+}
+
+/// A task that was cancelled before anybody had it.
+fn cancelled() -> (Vec<Line>, Vec<Final>) {
+    let mut lines = history(vec![(0, submitting("k")), (10, submitted("k", 1))]);
+    lines.extend([acting(20, "cancel"), acted(30, "cancel")]);
+    let task = Final { id: 1, tenant: "red".into(), key: Some("k".into()), ..Final::default() };
+    (lines, vec![Final { status: "Cancelled".into(), finished_at: Some(25), ..task }])
+}
+
+#[test]
+fn an_acknowledged_cancel_that_is_lost_is_noticed() {
+    let (lines, mut tasks) = cancelled();
+    assert_eq!(check(&lines, &tasks), []);
+    for status in ["Success", "Failure", "Pending"] {
+        tasks[0].status = status.into();
+        assert_broken(Law::ActionKept, &lines, &tasks);
+    }
+}
+
+#[test]
+fn a_cancel_that_was_not_acknowledged_may_be_lost() {
+    let (mut lines, mut tasks) = cancelled();
+    lines.pop();
+    tasks[0].status = "Success".into();
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
+fn a_retry_undoes_a_cancel_whether_or_not_it_was_answered() {
+    let (mut lines, mut tasks) = cancelled();
+    tasks[0].status = "Success".into();
+    lines.push(acting(40, "retry"));
+    assert_eq!(check(&lines, &tasks), []);
+    lines.push(acted(50, "retry"));
+    assert_eq!(check(&lines, &tasks), []);
+}
+
 #[test]
 fn an_accepted_result_that_is_gone_is_noticed() {
     let (lines, mut tasks) = good();
@@ -254,4 +344,6 @@ fn guards_count_what_the_history_says() {
     }
     assert_eq!(count(&lines, super::OUTCOME_UNKNOWN), 1);
     assert_eq!(count(&lines, "a call was not answered"), 3);
+    lines.extend([acted(7_000, "cancel"), acted(7_010, "retry")]);
+    assert_eq!(count(&lines, "a cancel was acknowledged"), 1);
 }

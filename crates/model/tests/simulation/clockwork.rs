@@ -1,7 +1,7 @@
 //! The witness of timers and runs: every due time once, every node once, no more runs at a time than the schedule allows.
 
 use crate::draft::{Draft, Note};
-use crate::store::{RunNumber, Store, TaskNumber, TimerNumber};
+use crate::store::{RunNumber, Store, TaskNumber, TimerNumber, TimerRow};
 use crate::witness::{Broken, Promise, broken};
 use std::collections::{BTreeMap, BTreeSet};
 use taskwheel_model::schedule::Overlap;
@@ -50,6 +50,20 @@ impl Clockwork {
             return broken(Promise::DueTimeIsAccountedFor, how);
         }
         Ok(())
+    }
+
+    /// When everything that is due has fired: no timer that is online has stayed where it was.
+    pub(crate) fn all_go_on(&self, store: &Store, now: Time) -> Result<(), Broken> {
+        let cursor = |timer: &TimerNumber| self.cursors.get(timer).copied().flatten();
+        let is_online = |row: &TimerRow| store.schedules[row.schedule].is_online;
+        let is_behind = |timer: &TimerNumber| cursor(timer).is_some_and(|due| due <= now);
+        match store.timers.iter().find(|(timer, row)| is_online(row) && is_behind(timer)) {
+            Some((timer, _)) => {
+                let how = format!("timer {timer} stands still: {:?} was next, and it is {now:?}", cursor(timer));
+                broken(Promise::DueTimeIsAccountedFor, how)
+            }
+            None => Ok(()),
+        }
     }
 
     /// A node starts once, and when all of its parent has ended well.

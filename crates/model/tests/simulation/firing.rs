@@ -11,7 +11,11 @@ use taskwheel_model::{Rhythm, RunStatus, Status, Time};
 impl Draft {
     pub(crate) fn fire(&mut self, store: &Store, skipped: usize, max: usize) {
         let is_due = |timer: &TimerRow| timer.next_due.is_some_and(|due| due <= self.at);
-        let due: Vec<_> = store.timers.iter().filter(|(_, timer)| is_due(timer)).map(|(number, _)| *number).collect();
+        let mut due: Vec<_> =
+            store.timers.iter().filter(|(_, timer)| is_due(timer)).map(|(number, _)| *number).collect();
+        if self.mistake == Some(Mistake::TimerPassedOver) {
+            due.retain(|number| !number.is_multiple_of(3));
+        }
         for number in due.into_iter().skip(skipped).take(max) {
             let timer = self.timer(store, number);
             let Some(cursor) = timer.next_due else { continue };

@@ -29,6 +29,8 @@ pub(crate) enum Mistake {
     CursorNotCompared,
     /// A firing moves its cursor and inserts nothing.
     FiringDropped,
+    /// Some timers are passed over whenever they are due.
+    TimerPassedOver,
     /// A firing does not lock its schedule, and so does not see what another one begins.
     ScheduleNotLocked,
     /// The end of a task does not lock its run, and so does not see what ends beside it.
@@ -40,7 +42,7 @@ pub(crate) enum Mistake {
 }
 
 /// Each mistake with the promise that it breaks.
-pub(crate) const ALL: [(Mistake, Promise); 16] = [
+pub(crate) const ALL: [(Mistake, Promise); 17] = [
     (Mistake::ExecutionNotCompared, Promise::SupersededReportChangesNothing),
     (Mistake::AttemptsNotCounted, Promise::AttemptsStayWithinTheMaximum),
     (Mistake::ClaimsShareARow, Promise::OneLiveExecution),
@@ -53,6 +55,7 @@ pub(crate) const ALL: [(Mistake, Promise); 16] = [
     (Mistake::UniqueNotChecked, Promise::UniqueKeyLivesOnce),
     (Mistake::CursorNotCompared, Promise::DueTimeFiresOnce),
     (Mistake::FiringDropped, Promise::DueTimeIsAccountedFor),
+    (Mistake::TimerPassedOver, Promise::DueTimeIsAccountedFor),
     (Mistake::ScheduleNotLocked, Promise::OverlapIsKept),
     (Mistake::RunNotLocked, Promise::EveryRunEnds),
     (Mistake::StartForgotten, Promise::NodeStartsOnceAfterItsParent),

@@ -261,6 +261,11 @@ impl Witness {
         self.clockwork.committed(store, draft)
     }
 
+    /// When all timers have been looked at.
+    pub(crate) fn timers_go_on(&self, store: &Store, now: Time) -> Result<(), Broken> {
+        self.clockwork.all_go_on(store, now)
+    }
+
     /// Looks whether all that was ever acknowledged is there.
     pub(crate) fn look_back(&self, store: &Store) -> Result<(), Broken> {
         if let Some(task) = self.submitted.iter().find(|task| !store.tasks.contains_key(task)) {

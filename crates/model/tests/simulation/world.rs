@@ -313,12 +313,13 @@ impl World {
 
     /// Faults stop, schedules end, and time goes on until nothing is left to do.
     pub(crate) fn settle(&mut self) -> Result<(), Broken> {
-        for server in 0..SERVERS {
-            self.commit(server)?;
-        }
+        self.finish_calls()?;
         for call in std::mem::take(&mut self.unheard) {
             self.carry_out(call)?;
         }
+        // Schedules are still online, and every timer is looked at: one that is due after that stands still.
+        self.carry_out(Call::Fire { skipped: 0, max: usize::MAX })?;
+        self.witness.timers_go_on(&self.store, self.now)?;
         for schedule in 0..self.store.schedules.len() {
             self.carry_out(Call::Switch { schedule, is_online: false })?;
         }
@@ -340,7 +341,12 @@ impl World {
     /// One call from begin to end.
     fn carry_out(&mut self, call: Call) -> Result<(), Broken> {
         self.ask(call)?;
-        for server in 0..SERVERS {
+        self.finish_calls()
+    }
+
+    /// Lets every call under way end, also one that is decided again.
+    fn finish_calls(&mut self) -> Result<(), Broken> {
+        while let Some(server) = self.servers.iter().position(Option::is_some) {
             self.commit(server)?;
         }
         Ok(())

@@ -1,7 +1,9 @@
 //! Rules that a build for the fault harness can be told to break, one at a time, so that the harness's checker is seen to notice. In
 //! any other build each of these hands on what it was given.
 
+use crate::people::{Acted, Action};
 use crate::session::{Attempted, Session};
+use crate::task::TaskDetail;
 use crate::worker::{ClaimRequest, Report};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use taskwheel_model::NewTask;
 
 #[cfg(not(feature = "faults"))]
 mod rules {
-    use super::{Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+    use super::{Acted, Action, Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session, TaskDetail};
 
     #[inline(always)]
     pub(in crate::verb) fn is_sound() -> bool {
@@ -36,15 +38,25 @@ mod rules {
 
     #[inline(always)]
     pub(in crate::verb) fn firings<T>(_: &mut Vec<T>, _: impl Fn(&T) -> T) {}
+
+    #[inline(always)]
+    pub(in crate::verb) fn timer<T>(_: i64, rhythm: Option<T>) -> Option<T> {
+        rhythm
+    }
+
+    #[inline(always)]
+    pub(in crate::verb) fn action(_: &Action, _: Option<&str>, _: Option<&TaskDetail>) -> Option<Acted> {
+        None
+    }
 }
 
 #[cfg(feature = "faults")]
 mod rules {
-    use super::{Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session};
+    use super::{Acted, Action, Arc, Attempted, ClaimRequest, Cow, NewTask, Report, Session, TaskDetail};
     use crate::faults::{Rule, is_broken, now_and_then};
     use crate::plain::plain;
     use crate::verb::renew::load;
-    use taskwheel_model::{Outcome, State};
+    use taskwheel_model::{Outcome, State, Status};
 
     /// Whether reports are taken as they should be.
     pub(in crate::verb) fn is_sound() -> bool {
@@ -118,6 +130,18 @@ mod rules {
             planned.retain(|_| !now_and_then());
         }
     }
+
+    /// Every third timer counts as one that cannot be read: its cursor stays where it is, and nobody looks at it again.
+    pub(in crate::verb) fn timer<T>(id: i64, rhythm: Option<T>) -> Option<T> {
+        rhythm.filter(|_| !is_broken(Rule::Timer) || id % 3 != 0)
+    }
+
+    /// What is answered to a cancel that is not done. It is every one: in a short run there are few.
+    pub(in crate::verb) fn action(action: &Action, tenant: Option<&str>, task: Option<&TaskDetail>) -> Option<Acted> {
+        let is_own = task.is_some_and(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant));
+        let is_lost = is_broken(Rule::Action) && *action == Action::Cancel && is_own;
+        is_lost.then_some(Acted::Changed(Status::Cancelled))
+    }
 }
 
-pub(super) use rules::{firings, is_sound, reports, requests, tasks};
+pub(super) use rules::{action, firings, is_sound, reports, requests, tasks, timer};

@@ -195,7 +195,7 @@ async fn due_timers(session: &mut dyn Session, max: usize) -> Attempted<(usize, 
         let (id, schedule_id, cursor) = (row.number()?, row.number()?, Time(row.number()?));
         let (timer, tenant) = (read_json::<Timer>(&row.text()?), row.text()?);
         let definition = read_json::<Definition>(&row.text()?);
-        let rhythm = timer.ok().and_then(|timer| rhythm(&timer).ok());
+        let rhythm = broken::timer(id, timer.ok().and_then(|timer| rhythm(&timer).ok()));
         match (rhythm, definition) {
             (Some(rhythm), Ok(definition)) => {
                 let due = rhythm.misfire(cursor, now, definition.misfire);

@@ -1,8 +1,8 @@
 //! The law about schedules on a few runs: good ones break it not, and each way of going wrong does.
 
-use super::{Grid, Kept};
+use super::{Grid, Kept, goes_on};
 use std::collections::HashMap;
-use taskwheel_model::{MisfirePolicy, RunStatus, Time};
+use taskwheel_model::{MisfirePolicy, RunStatus, Time, limits};
 use taskwheel_store::schedule::Run;
 
 /// Due every second from 10 s on, up to and without 20 s.
@@ -134,6 +134,17 @@ fn a_record_that_counts_wrongly_is_noticed() {
     record.error = record.error.map(|told| told.replacen('4', "3", 1));
     assert_broken(MisfirePolicy::Skip, &with(record, runs(&[])), "3 were missed");
     assert_broken(MisfirePolicy::Skip, &with(missed(0), with(Run { id: 3, ..missed(0) }, runs(&[]))), "missed twice");
+}
+
+#[test]
+fn a_timer_that_stands_still_is_noticed() {
+    let due = Time(20_000);
+    let last = due.plus_ms(limits::MISSED_AFTER_MS);
+    // Its next due time is to come, or was a moment ago.
+    for now in [Time(19_000), due, last] {
+        assert_eq!(goes_on(due, now), Ok(()));
+    }
+    assert!(goes_on(due, last.plus_ms(1)).is_err_and(|what| what.contains("stands still")));
 }
 
 #[test]
