@@ -175,7 +175,7 @@ pub const USED_UP: &str = "attempts used up";
 pub fn decide(life: &Life, rules: &Rules, event: &Event, now: Time) -> Result<Step, Refusal> {
     match event {
         Event::Claim { exec_id, heartbeat_ms } => claim(life, rules, *exec_id, *heartbeat_ms, now),
-        Event::Renew { exec_id } => renew(life, rules, *exec_id, now),
+        Event::Renew { exec_id } => renew(life, *exec_id, now),
         Event::Report { exec_id, outcome, retry_after_ms } => {
             current(life, *exec_id)?;
             Ok(end(life, rules, *outcome, *retry_after_ms, now))
@@ -265,7 +265,7 @@ impl Execution {
 fn claim(life: &Life, rules: &Rules, exec_id: ExecId, heartbeat: Option<i64>, now: Time) -> Result<Step, Refusal> {
     let State::Waiting { hold } = &life.state else { return Err(Refusal::Conflict) };
     if expired(life, now) {
-        return Ok(fail(life, Some(EXPIRED)));
+        return Ok(expire(life, *hold, now));
     }
     if life.due > now || hold.is_some_and(|hold| hold.until > now) {
         return Err(Refusal::TooEarly);
@@ -283,12 +283,14 @@ fn claim(life: &Life, rules: &Rules, exec_id: ExecId, heartbeat: Option<i64>, no
     Ok(step(life))
 }
 
-fn renew(life: &Life, rules: &Rules, exec_id: ExecId, now: Time) -> Result<Step, Refusal> {
+fn renew(life: &Life, exec_id: ExecId, now: Time) -> Result<Step, Refusal> {
     let mut execution = current(life, exec_id)?;
     match &mut execution.liveness {
         Liveness::Heartbeat { named, .. } => *named = true,
+        // As long as when it started: an edit since is for the next attempt.
         Liveness::Lease { until } => {
-            *until = now.plus_ms(rules.timeout_ms.unwrap_or(limits::LEASE_MS_DEFAULT));
+            let limit_ms = execution.deadline.map(|deadline| deadline.ms_since(execution.started_at));
+            *until = now.plus_ms(limit_ms.unwrap_or(limits::LEASE_MS_DEFAULT));
         }
     }
     Ok(step(Life { state: State::Executing(execution), ..life.clone() }))
@@ -307,7 +309,7 @@ fn current(life: &Life, exec_id: ExecId) -> Result<Execution, Refusal> {
 
 fn clock(life: &Life, rules: &Rules, worker_seen_at: Option<Time>, now: Time) -> Result<Step, Refusal> {
     match &life.state {
-        State::Waiting { .. } if expired(life, now) => Ok(fail(life, Some(EXPIRED))),
+        State::Waiting { hold } if expired(life, now) => Ok(expire(life, *hold, now)),
         State::Executing(execution) => {
             if execution.deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(end(life, rules, Outcome::Timeout, None, now));
@@ -432,6 +434,13 @@ fn give_up(life: &Life, rules: &Rules, reason: Option<&'static str>) -> Step {
     } else {
         fail(life, reason)
     }
+}
+
+/// The end of a task whose time is over. Somebody may still be running it, who was cancelled before.
+fn expire(life: &Life, hold: Option<Hold>, now: Time) -> Step {
+    let hold = hold.filter(|hold| hold.until > now);
+    let life = Life { state: State::Finished { status: Status::Failure, hold }, ..life.clone() };
+    Step { reason: Some(EXPIRED), ..step(life) }
 }
 
 fn fail(life: &Life, reason: Option<&'static str>) -> Step {

@@ -38,7 +38,7 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
      + ABS((SELECT count(*) FROM task_label) - (SELECT count(creator) + count(category) + count(schedule_id) FROM task))
      + ABS((SELECT count(*) FROM task_waiting_check) - (SELECT count(check_at) FROM task_waiting))
      + ABS((SELECT count(*) FROM task_waiting_status) - (SELECT count(*) FROM task_waiting WHERE status <> 1))
-     + ABS((SELECT count(*) FROM task_waiting_category) - (SELECT count(category) FROM task_waiting))";
+     + ABS((SELECT count(*) FROM task_waiting_category) - (SELECT count(category) FROM task_waiting WHERE lane <> ''))";
 
 pub(super) async fn inspect(connection: &mut MySqlConnection, now: Time) -> Attempted<Inspection> {
     let version: String = scalar(connection, "SELECT VERSION()").await?;

@@ -32,9 +32,11 @@ pub(super) async fn silent(connection: &mut MySqlConnection, now: Time) -> Attem
     rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
 }
 
+/// Those that live by their worker's heartbeat. A lease looks after itself.
 const EXECUTIONS: &str = "
 SELECT r.id FROM task_running r
-WHERE r.worker_id IN (SELECT n.worker_id FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n) LIMIT ?";
+WHERE r.worker_id IN (SELECT n.worker_id FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n)
+  AND r.heartbeat_ms IS NOT NULL LIMIT ?";
 
 pub(super) async fn executions_of(
     connection: &mut MySqlConnection,

@@ -52,7 +52,7 @@ CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = y.id OFFSET 0) t"
 const BY_CATEGORY: &str = "UNION ALL
       SELECT z.* FROM unnest($6::text[]) AS n(category) CROSS JOIN LATERAL (
         SELECT w.*, w.ctid AS place FROM task_waiting w
-        WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
+        WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane <> '' AND w.lane IN (w.type, w.type || '@' || $8)
           AND NOT w.lane = ANY($11::text[]) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
         ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z";
 
@@ -70,7 +70,7 @@ const KEYS_BY_CATEGORY: &str = "UNION ALL
 SELECT k.id, k.lane, k.rank, k.due, -n.place FROM generate_series(0, 8) AS r(rank)
 CROSS JOIN unnest($6::text[]) WITH ORDINALITY AS n(category, place) CROSS JOIN LATERAL (
   SELECT w.id, w.lane, w.rank, w.due FROM task_waiting w
-  WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane IN (w.type, w.type || '@' || $8)
+  WHERE w.category = n.category AND w.rank = r.rank AND w.due <= $1 AND w.lane <> '' AND w.lane IN (w.type, w.type || '@' || $8)
     AND NOT w.lane = ANY($11::text[]) AND NOT w.type = ANY($7::text[]) AND ($9::text IS NULL OR w.creator = $9) {tenant}
   ORDER BY w.due, w.id LIMIT $2) k";
 

@@ -29,17 +29,15 @@ pub(super) async fn silent(connection: &mut PgConnection, now: Time) -> Attempte
     rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
 }
 
+// Those that live by their worker's heartbeat. A lease looks after itself.
+const EXECUTIONS: &str = "SELECT id FROM task_running WHERE worker_id = ANY($1) AND heartbeat_ms IS NOT NULL LIMIT $2";
+
 pub(super) async fn executions_of(
     connection: &mut PgConnection,
     worker_ids: &[String],
     max: usize,
 ) -> Attempted<Vec<TaskId>> {
-    let rows = sqlx::query("SELECT id FROM task_running WHERE worker_id = ANY($1) LIMIT $2")
-        .bind(worker_ids)
-        .bind(max as i64)
-        .fetch_all(connection)
-        .await
-        .map_err(fault)?;
+    let rows = sqlx::query(EXECUTIONS).bind(worker_ids).bind(max as i64).fetch_all(connection).await.map_err(fault)?;
     rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
 }
 

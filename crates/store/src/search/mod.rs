@@ -17,6 +17,7 @@ use crate::task::Task;
 use std::fmt;
 use std::str::FromStr;
 use taskwheel_model::field::{self, FieldError};
+use taskwheel_model::submit::priority;
 use taskwheel_model::{Status, TaskId, Time, limits};
 
 /// Which tasks are wanted. What is `None` or empty does not matter.
@@ -57,6 +58,7 @@ impl Filter {
                 field::text(name, value, chars_max)?;
             }
         }
+        self.priority.map_or(Ok(()), priority)?;
         let times = [
             ("run_at_from", self.run_at_from),
             ("run_at_to", self.run_at_to),
@@ -303,5 +305,8 @@ mod tests {
         assert_eq!(filter.validate().unwrap_err().field, "key");
         let filter = Filter { created_to: Some(Time(-5)), ..Filter::default() };
         assert_eq!(filter.validate().unwrap_err().field, "created_to");
+        let of = |priority: u8| Filter { priority: Some(priority), ..Filter::default() }.validate();
+        assert!(of(1).is_ok() && of(9).is_ok());
+        assert_eq!((of(0).unwrap_err().field, of(12).unwrap_err().field), ("priority".into(), "priority".into()));
     }
 }

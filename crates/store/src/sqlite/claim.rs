@@ -72,7 +72,7 @@ SELECT rank FROM task_waiting INDEXED BY task_waiting_claim_tenant
 WHERE tenant = ?3 AND tenant <> 'default' AND lane = ?1 AND rank >= ?2 ORDER BY rank LIMIT 1";
 const RANK_IN_CATEGORY: &str = "
 SELECT rank FROM task_waiting INDEXED BY task_waiting_claim_category
-WHERE category = ?1 AND rank >= ?2 ORDER BY rank LIMIT 1";
+WHERE category = ?1 AND lane <> '' AND rank >= ?2 ORDER BY rank LIMIT 1";
 
 /// The due tasks of one rank of a lane, from its mark on. Where neither `?5`, `?6` nor `?7` restricts them the index alone
 /// answers, for SQLite goes to the row only for a column that it needs.
@@ -92,7 +92,8 @@ const OTHERS: &str =
     "SELECT 1 FROM task_waiting INDEXED BY task_waiting_claim_tenant WHERE tenant <> 'default' LIMIT 1";
 const CATEGORY: &str = "
 SELECT due, id, lane, type FROM task_waiting INDEXED BY task_waiting_claim_category
-WHERE category = ?1 AND rank = ?2 AND due <= ?3 AND (?4 IS NULL OR creator = ?4) AND (?5 IS NULL OR tenant = ?5)
+WHERE category = ?1 AND lane <> '' AND rank = ?2 AND due <= ?3
+  AND (?4 IS NULL OR creator = ?4) AND (?5 IS NULL OR tenant = ?5)
 ORDER BY due, id";
 
 /// One claim's look at what waits.

@@ -37,9 +37,10 @@ pub(super) fn silent(connection: &Connection, now: Time) -> Attempted<Vec<String
     Ok(workers.collect::<rusqlite::Result<_>>()?)
 }
 
-/// One walk over the executions, of which there are few, whatever the number of workers.
+/// Those that live by their worker's heartbeat; a lease looks after itself. One walk over the executions, of which there are few,
+/// whatever the number of workers.
 const EXECUTIONS: &str = "
-SELECT id FROM task_running WHERE worker_id IN (SELECT value FROM json_each(?1)) LIMIT ?2";
+SELECT id FROM task_running WHERE worker_id IN (SELECT value FROM json_each(?1)) AND heartbeat_ms IS NOT NULL LIMIT ?2";
 
 pub(super) fn executions_of(connection: &Connection, worker_ids: &[String], max: usize) -> Attempted<Vec<TaskId>> {
     ids(connection, EXECUTIONS, params![json(worker_ids), max as i64])

@@ -20,6 +20,17 @@ pub(super) async fn act(
     ids: &[TaskId],
     action: &Action,
 ) -> Attempted<(Vec<Acted>, Vec<LaneDue>)> {
+    act_on(session, memory, |record| of_tenant(record, tenant), ids, action).await
+}
+
+/// Acts on those that are still wanted when they are locked.
+async fn act_on(
+    session: &mut dyn Session,
+    memory: &Memory,
+    is_wanted: impl Fn(&Record) -> bool,
+    ids: &[TaskId],
+    action: &Action,
+) -> Attempted<(Vec<Acted>, Vec<LaneDue>)> {
     let (now, types) = (session.now(), memory.types.get(session).await?);
     let mut records = load(session, ids.iter().copied()).await?;
     let taken = taken_keys(session, action, records.values()).await?;
@@ -29,7 +40,7 @@ pub(super) async fn act(
     let mut changes = Changes::default();
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(record) = records.get_mut(id).filter(|record| of_tenant(record, tenant)) else {
+        let Some(record) = records.get_mut(id).filter(|record| is_wanted(record)) else {
             answers.push(Acted::NotFound);
             continue;
         };
@@ -96,7 +107,13 @@ pub(super) async fn bulk(
 ) -> Attempted<(BulkChunk, Vec<LaneDue>)> {
     // Asked before: what is deleted has no tenant afterwards.
     let labels = if request.audit.is_some() { access::labels_of(session, ids).await? } else { HashMap::new() };
-    let (answers, dues) = act(session, memory, request.tenant.as_deref(), ids, &request.action).await?;
+    // Who asks for what waits shall not stop what was claimed since it was found.
+    let statuses = &request.filter.statuses;
+    let is_wanted = |record: &Record| {
+        of_tenant(record, request.tenant.as_deref())
+            && (statuses.is_empty() || statuses.contains(&record.life().status()))
+    };
+    let (answers, dues) = act_on(session, memory, is_wanted, ids, &request.action).await?;
     let is_changed = |acted: &Acted| matches!(acted, Acted::Changed(_));
     chunk.changed = answers.iter().filter(|acted| is_changed(acted)).count() as u64;
     if let Some(audit) = &request.audit {

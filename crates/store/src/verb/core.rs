@@ -13,7 +13,7 @@ use crate::{Result, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use taskwheel_model::{NewTask, Ran, Status, TaskId, Time};
+use taskwheel_model::{NewTask, Outcome, Ran, Status, TaskId, Time};
 
 pub(super) struct Core<D> {
     pub(super) database: D,
@@ -185,8 +185,11 @@ impl<D: Database> Core<D> {
     }
 
     async fn end(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {
+        // A success that is not kept leaves nothing by which its report could be known again.
+        let leaves_nothing = !self.keep_success && reports.iter().any(|report| report.outcome == Outcome::Success);
+        let repeat = if leaves_nothing { Repeat::Harmful } else { Repeat::Harmless };
         let input = (self.memory.clone(), reports, self.keep_success);
-        let work = self.change("report", Repeat::Harmless, input, |session, input| {
+        let work = self.change("report", repeat, input, |session, input| {
             Box::pin(async move {
                 let reports = broken::reports(session, &input.1).await?;
                 finish::finish(session, &input.0, &reports, input.2).await

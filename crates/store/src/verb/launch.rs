@@ -275,14 +275,9 @@ impl Moment<'_> {
     pub(super) fn roots(&self, definition: &Definition, tenant: &str, due: Time) -> Vec<(NewTask, Context)> {
         let root = definition.root(tenant, due);
         let Some(shards) = definition.shards else { return vec![(root, Context::default())] };
-        let category = definition.category.as_deref();
         let of_type = self.types.settings(&definition.task_type).and_then(|settings| settings.category.as_deref());
-        let alive = |worker: &&Worker| {
-            worker.is_alive(self.now)
-                && worker.tenant.as_deref().is_none_or(|owner| owner == tenant)
-                && worker.takes(&definition.task_type, category.or(of_type))
-        };
-        let hosts: Vec<&str> = self.workers.iter().filter(alive).map(|worker| worker.host.as_str()).collect();
+        let serves = |worker: &&Worker| worker.serves(definition, of_type, tenant, self.now);
+        let hosts: Vec<&str> = self.workers.iter().filter(serves).map(|worker| worker.host.as_str()).collect();
         let total = match shards {
             Shards::PerWorker(_) => hosts.len().min(limits::SHARDS_MAX as usize) as u32,
             Shards::Fixed(total) => total,
@@ -293,5 +288,15 @@ impl Moment<'_> {
             (NewTask { affinity, ..root.clone() }, context)
         };
         (0..total).map(shard).collect()
+    }
+}
+
+impl Worker {
+    /// Whether a shard of a tenant's schedule may be for the worker. `of_type` is the category of the schedule's type.
+    #[must_use]
+    pub fn serves(&self, definition: &Definition, of_type: Option<&str>, tenant: &str, now: Time) -> bool {
+        self.is_alive(now)
+            && self.tenant.as_deref().is_none_or(|owner| owner == tenant)
+            && self.takes(&definition.task_type, definition.category.as_deref().or(of_type))
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn change(record: &Record, step: &Step, leaving: &Leaving, hosts: &Ho
             };
             (Place::History(row), None)
         }
-        (Place::History(row), _) => (Place::Live(revived(record, row, &step.life, now)), last_attempt(row)),
+        (Place::History(row), _) => (Place::Live(revived(record, row, &step.life, hosts, now)), last_attempt(row)),
     };
     let content = match &after {
         Place::Live(row) => {
@@ -151,7 +151,7 @@ fn finished(row: &LiveRow, step: &Step, error: Option<String>, leaving: &Leaving
     }
 }
 
-fn revived(record: &Record, row: &HistoryRow, life: &Life, now: Time) -> LiveRow {
+fn revived(record: &Record, row: &HistoryRow, life: &Life, hosts: &Hosts<'_>, now: Time) -> LiveRow {
     let mut live = LiveRow {
         id: row.id,
         tenant: row.tenant.clone(),
@@ -172,7 +172,7 @@ fn revived(record: &Record, row: &HistoryRow, life: &Life, now: Time) -> LiveRow
         creator: record.creator.clone(),
         unique_key: record.unique_key.clone(),
         run_id: record.run_id,
-        affinity: None,
+        affinity: row.affinity.clone(),
         hold_exec_id: None,
         hold_until: None,
         exec_id: None,
@@ -187,6 +187,7 @@ fn revived(record: &Record, row: &HistoryRow, life: &Life, now: Time) -> LiveRow
         updated_at: now,
     };
     live.set_life(life, now);
+    place_in_lane(&mut live, hosts, now);
     live
 }
 

@@ -109,24 +109,22 @@ pub(super) struct TypeCache(Mutex<Cached>);
 #[derive(Default)]
 struct Cached {
     known: Option<(Instant, Arc<Types>)>,
-    /// Counts the changes made here, so that a list that was read before one is not remembered after it.
-    changes: u64,
+    /// When something was last changed here. Who began to read before that, or goes by a snapshot from before, reads what was: so
+    /// nothing is remembered for a while.
+    changed_at: Option<Instant>,
 }
 
 impl TypeCache {
     pub(super) async fn get(&self, session: &mut dyn Session) -> Attempted<Arc<Types>> {
-        let (read_at, changes) = {
-            let cached = self.lock();
-            if let Some((read_at, types)) = &cached.known
-                && read_at.elapsed() < FRESH
-            {
-                return Ok(types.clone());
-            }
-            (Instant::now(), cached.changes)
-        };
+        if let Some((read_at, types)) = &self.lock().known
+            && read_at.elapsed() < FRESH
+        {
+            return Ok(types.clone());
+        }
+        let read_at = Instant::now();
         let types = Arc::new(Types::new(all(session).await?));
         let mut cached = self.lock();
-        if cached.changes == changes {
+        if cached.changed_at.is_none_or(|changed_at| changed_at + FRESH < read_at) {
             cached.known = Some((read_at, types.clone()));
         }
         Ok(types)
@@ -141,7 +139,7 @@ impl TypeCache {
     pub(super) fn forget(&self) {
         let mut cached = self.lock();
         cached.known = None;
-        cached.changes += 1;
+        cached.changed_at = Some(Instant::now());
     }
 
     fn lock(&self) -> MutexGuard<'_, Cached> {

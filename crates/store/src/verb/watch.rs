@@ -16,6 +16,7 @@ pub(super) async fn watch(session: &mut dyn Session, is_unbroken: bool) -> Attem
         let away_ms = session.now().ms_since(watched_at);
         // A look in the future was made before somebody set the database's clock back.
         if !(0..=limits::WATCH_GAP_MS).contains(&away_ms) {
+            let away_ms = if away_ms < 0 { i64::MAX } else { away_ms };
             session.welcome_workers(away_ms).await?;
             was_away = watched_at != Time(0);
         }

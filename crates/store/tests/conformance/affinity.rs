@@ -149,7 +149,17 @@ async fn a_run_now_of_a_kept_task_keeps_it_for_its_host(platform: &Platform) {
     assert_eq!(platform.status(id).await, Status::Executing);
 }
 
+async fn a_retried_task_is_kept_for_the_host_it_was_submitted_for(platform: &Platform) {
+    platform.claim_for(on("a")).await;
+    let id = platform.submit(kept_for("a")).await;
+    platform.act(id, Action::Cancel).await;
+    platform.act(id, Action::Retry).await;
+    assert_eq!(claim_after_a_look(platform, on("b")).await, 0);
+    assert_eq!(platform.claim_ids(on("a")).await, [id]);
+}
+
 facts![
+    a_retried_task_is_kept_for_the_host_it_was_submitted_for,
     while_its_host_has_a_worker_others_wait_for_thirty_seconds,
     its_own_host_gets_it_at_once,
     a_host_without_a_worker_is_not_waited_for,

@@ -195,8 +195,24 @@ async fn what_goes_meanwhile_takes_no_other_along(platform: &Platform) {
     assert_eq!(missed, 0, "they were there all the time");
 }
 
+/// Who asks for what waits gets nothing that was claimed since it was found.
+async fn what_is_claimed_meanwhile_is_not_cancelled(platform: &Platform) {
+    const TASKS: usize = 8_000;
+    platform.submit_all((0..TASKS).map(|_| task("mail")).collect()).await;
+    let store = platform.store.clone();
+    let claimer = tokio::spawn(async move {
+        let few = || ClaimRequest { max: 20, ..worker(&["mail"]) };
+        while !store.claim(vec![few()]).await.unwrap().remove(0).is_empty() {}
+    });
+    run(platform, request(Filter { statuses: vec![Status::New], ..Filter::default() }, Action::Cancel)).await;
+    claimer.await.unwrap();
+    let is_stopped = |task: &Task| task.status == Status::Cancelled && task.attempts > 0;
+    assert_eq!(platform.all_tasks().await.into_iter().filter(is_stopped).count(), 0, "they ran");
+}
+
 facts![
     what_goes_meanwhile_takes_no_other_along,
+    what_is_claimed_meanwhile_is_not_cancelled,
     every_filter_selects,
     every_action_works_in_bulk,
     what_cannot_change_matches_and_stays,

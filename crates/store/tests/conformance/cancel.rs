@@ -3,7 +3,7 @@
 use crate::facts;
 use crate::support::platform::renewal;
 use crate::support::{Platform, task, worker};
-use taskwheel_model::{Outcome, Status, limits};
+use taskwheel_model::{NewTask, Outcome, Status, limits};
 use taskwheel_store::people::{Acted, Action, Edit};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewed, Report, Reported};
 
@@ -112,6 +112,19 @@ async fn a_hold_outlives_a_second_cancel_and_retry(platform: &Platform) {
     assert_eq!((next.id, next.round), (claimed.id, 3));
 }
 
+async fn a_hold_outlives_the_expiry_of_its_task(platform: &Platform) {
+    let expire_at = Some(platform.now().plus_ms(60_000));
+    let claimed = platform.start(NewTask { expire_at, ..task("mail") }).await;
+    platform.act(claimed.id, Action::Cancel).await;
+    platform.act(claimed.id, Action::Retry).await;
+    platform.advance_ms(60_000);
+    assert_eq!(platform.rescue().await.expired, 1);
+    assert_eq!(platform.act(claimed.id, Action::Retry).await, Acted::Changed(Status::New));
+    assert!(platform.claim("mail").await.is_empty(), "the old execution may still run");
+    assert_eq!(platform.renew(&claimed).await, Renewed::Cancelled);
+    assert_eq!(platform.claim_one("mail").await.id, claimed.id);
+}
+
 async fn a_cancelled_execution_named_twice_in_a_batch_is_told_twice(platform: &Platform) {
     let claimed = cancelled_and_retried(platform).await;
     let items = vec![renewal(&claimed), renewal(&claimed)];
@@ -145,6 +158,7 @@ facts![
     a_task_cancelled_after_its_lease_ended_is_not_held,
     neither_run_now_nor_an_edit_breaks_the_hold,
     a_hold_outlives_a_second_cancel_and_retry,
+    a_hold_outlives_the_expiry_of_its_task,
     a_cancelled_execution_named_twice_in_a_batch_is_told_twice,
     a_cancelled_waiting_task_is_never_handed_out,
 ];

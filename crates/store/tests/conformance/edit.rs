@@ -3,8 +3,9 @@
 use crate::facts;
 use crate::support::{Platform, due_in, eventually, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status};
+use taskwheel_store::Rescued;
 use taskwheel_store::people::{Acted, Action, Edit};
-use taskwheel_store::worker::{Report, Reported};
+use taskwheel_store::worker::{Renewed, Report, Reported};
 
 async fn edit(platform: &Platform, id: taskwheel_model::TaskId, edit: Edit) {
     assert!(matches!(platform.act(id, Action::Edit(edit)).await, Acted::Changed(_)));
@@ -86,8 +87,9 @@ async fn while_it_executes_an_edit_counts_from_the_next_attempt_on(platform: &Pl
         ..Edit::default()
     };
     edit(platform, claimed.id, changed).await;
+    assert!(matches!(platform.renew(&claimed).await, Renewed::Ok(_)));
     platform.advance_ms(1_000);
-    assert_eq!(platform.rescue().await.timed_out, 0, "this attempt has no limit");
+    assert_eq!(platform.rescue().await, Rescued::default(), "this attempt has no limit, and the lease of one without");
     assert_eq!(platform.finish(&claimed, Outcome::Error).await, Reported::Accepted(Status::Error));
     assert_eq!(platform.task(claimed.id).await.run_at, platform.now().plus_ms(7));
     platform.advance_ms(7);

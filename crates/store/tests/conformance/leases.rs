@@ -273,6 +273,22 @@ async fn what_a_dead_worker_never_named_keeps_no_look_busy(platform: &Platform) 
     assert_eq!(lost(platform).await, count as u64);
 }
 
+/// A worker that has promised a heartbeat may claim without one, and what it gets then has a lease.
+async fn leases_of_a_silent_worker_keep_no_look_busy(platform: &Platform) {
+    let named = started(platform, "worker").await;
+    platform.renew(&named).await;
+    platform.submit_all((0..limits::CHUNK_ROWS_MAX).map(|_| task("mail")).collect()).await;
+    let leased = ClaimRequest { heartbeat_ms: None, max: limits::CLAIM_BATCH_MAX, ..beating("worker") };
+    let mut claimed = 0;
+    while claimed < limits::CHUNK_ROWS_MAX {
+        claimed += platform.claim_for(leased.clone()).await.len();
+    }
+    platform.advance_ms(4 * BEAT_MS);
+    assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() }, "what it had named, and no more");
+    platform.advance_ms(limits::LEASE_MS_DEFAULT);
+    assert_eq!(lost(platform).await, limits::CHUNK_ROWS_MAX as u64);
+}
+
 async fn a_claim_without_a_heartbeat_takes_back_none_that_was_promised(platform: &Platform) {
     let claimed = started(platform, "worker").await;
     platform.renew(&claimed).await;
@@ -298,6 +314,7 @@ async fn who_promised_a_heartbeat_and_calls_on_loses_nothing(platform: &Platform
 facts![
     who_promised_a_heartbeat_and_calls_on_loses_nothing,
     what_a_dead_worker_never_named_keeps_no_look_busy,
+    leases_of_a_silent_worker_keep_no_look_busy,
     a_claim_without_a_heartbeat_takes_back_none_that_was_promised,
     the_time_limit_ends_an_attempt_however_alive_its_worker_is,
     the_time_limit_counts_with_a_heartbeat_too,

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use taskwheel_model::{NewTask, Outcome, ScheduleStatus, limits};
+use taskwheel_model::{NewTask, Outcome, ScheduleStatus, TypeSettings, limits};
 use taskwheel_store::access::Actor;
 use taskwheel_store::people::Action;
 use taskwheel_store::schedule::NewSchedule;
@@ -92,6 +92,31 @@ async fn a_claim_of_several_types_does_not_read_all_that_is_due(platform: &Platf
     for (index, after) in yielded(&mut raw).await {
         let read = after - before.get(&index).copied().unwrap_or(0);
         assert!(read < DUE as i64 / 5, "{index} yielded {read} entries for 100 tasks");
+    }
+}
+
+async fn a_claim_by_category_reads_nothing_that_waits_for_a_person(platform: &Platform) {
+    const PARKED: usize = 1_000;
+    let settings = TypeSettings { need_manual: true, max_attempts: Some(1), ..TypeSettings::default() };
+    platform.store.put_type("judged".into(), settings).await.expect("the type is put");
+    let of_category = || NewTask { category: Some("mails".into()), ..task("judged") };
+    platform.submit_all(vec![of_category(); PARKED]).await;
+    let claimed = platform.claim_for(ClaimRequest { max: PARKED, ..worker(&["judged"]) }).await;
+    let ends = claimed.iter().map(|one| Report::new(one.id, one.exec_id, Outcome::Error)).collect();
+    platform.store.finish(ends).await.expect("the reports go through");
+    let mut raw = platform.raw().await;
+    raw.run("VACUUM ANALYZE").await;
+    let before = yielded(&mut raw).await;
+    let by_category = ClaimRequest { types: Vec::new(), categories: vec!["mails".into()], max: 1, ..worker(&[]) };
+    for _ in 0..5 {
+        platform.submit(of_category()).await;
+        assert_eq!(platform.claim_for(by_category.clone()).await.len(), 1);
+    }
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    platform.claim("nothing").await;
+    for (index, after) in yielded(&mut raw).await {
+        let read = after - before.get(&index).copied().unwrap_or(0);
+        assert!(read < PARKED as i64, "{index} yielded {read} entries for 5 tasks");
     }
 }
 
@@ -216,6 +241,7 @@ async fn a_look_does_not_read_what_is_not_due(platform: &Platform) {
 }
 
 crate::facts! { in postgres on Postgres: a_result_costs_no_more_among_many, a_claim_of_several_types_does_not_read_all_that_is_due,
+a_claim_by_category_reads_nothing_that_waits_for_a_person,
 what_was_planned_on_empty_tables_does_not_read_all_of_full_ones, a_look_does_not_read_what_is_not_due }
 
 mod mysql {

@@ -3,6 +3,7 @@
 use crate::facts;
 use crate::support::platform::renewal;
 use crate::support::{Platform, task, worker};
+use taskwheel_model::Outcome;
 use taskwheel_store::Rescued;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewed};
 
@@ -90,7 +91,21 @@ async fn time_limits_run_on_while_nobody_looks(platform: &Platform) {
     assert_eq!(platform.rescue().await, Rescued { timed_out: 1, ..Rescued::default() });
 }
 
+async fn after_the_clock_was_set_back_a_worker_that_dies_is_noticed(platform: &Platform) {
+    let before = watched(platform, BEAT_MS).await;
+    platform.finish(&before, Outcome::Success).await;
+    platform.advance_ms(-3_600_000);
+    assert!(platform.store.watch(false).await.unwrap(), "the last look is in the future");
+    platform.submit(task("mail")).await;
+    let claimed = platform.claim_one_for(beating(BEAT_MS)).await;
+    platform.renew(&claimed).await;
+    platform.advance_ms(SILENCE_MS);
+    platform.store.watch(true).await.unwrap();
+    assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() });
+}
+
 facts![
+    after_the_clock_was_set_back_a_worker_that_dies_is_noticed,
     silence_counts_from_when_somebody_looks_again,
     silence_counts_while_another_node_looks,
     who_has_looked_all_the_time_needs_no_proof,

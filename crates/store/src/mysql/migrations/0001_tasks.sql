@@ -105,7 +105,7 @@ CREATE TABLE IF NOT EXISTS task_waiting_status (
     PRIMARY KEY (tenant, status, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 
--- Waiting tasks that name a category, with what claims ask of them.
+-- Waiting tasks that name a category and are not parked, with what claims ask of them.
 CREATE TABLE IF NOT EXISTS task_waiting_category (
     category VARCHAR(200) NOT NULL,
     `rank`   SMALLINT NOT NULL,
@@ -423,7 +423,7 @@ IF @taskwheel_lets_wait IS NULL THEN
     IF NEW.status <> 1 THEN
         INSERT INTO task_waiting_status (tenant, status, id) VALUES (NEW.tenant, NEW.status, NEW.id);
     END IF;
-    IF NEW.category IS NOT NULL THEN
+    IF NEW.category IS NOT NULL AND NEW.lane <> '' THEN
         INSERT INTO task_waiting_category (category, `rank`, due, id, tenant, type, lane, creator)
         VALUES (NEW.category, NEW.`rank`, NEW.due, NEW.id, NEW.tenant, NEW.type, NEW.lane, NEW.creator);
     END IF;

@@ -70,7 +70,7 @@ CREATE TABLE task_waiting (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_waiting_claim ON task_waiting (lane, rank, due, id);
 CREATE INDEX task_waiting_claim_tenant ON task_waiting (tenant, lane, rank, due, id) WHERE tenant <> 'default';
-CREATE INDEX task_waiting_claim_category ON task_waiting (category, rank, due, id) WHERE category IS NOT NULL;
+CREATE INDEX task_waiting_claim_category ON task_waiting (category, rank, due, id) WHERE category IS NOT NULL AND lane <> '';
 CREATE INDEX task_waiting_check ON task_waiting (check_at, id) WHERE check_at IS NOT NULL;
 CREATE INDEX task_waiting_by_status ON task_waiting (tenant, status, id) WHERE status <> 1;
 

@@ -71,7 +71,7 @@ CREATE TABLE task_waiting (
 ) STRICT;
 CREATE INDEX task_waiting_claim ON task_waiting (lane, rank, due, id);
 CREATE INDEX task_waiting_claim_tenant ON task_waiting (tenant, lane, rank, due, id) WHERE tenant <> 'default';
-CREATE INDEX task_waiting_claim_category ON task_waiting (category, rank, due, id) WHERE category IS NOT NULL;
+CREATE INDEX task_waiting_claim_category ON task_waiting (category, rank, due, id) WHERE category IS NOT NULL AND lane <> '';
 CREATE INDEX task_waiting_check ON task_waiting (check_at, id) WHERE check_at IS NOT NULL;
 -- One for each rare status: SQLite uses a partial index only where the query repeats its condition word by word.
 CREATE INDEX task_waiting_by_completed ON task_waiting (tenant, id) WHERE status = 4;
