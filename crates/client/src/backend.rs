@@ -115,6 +115,9 @@ pub(crate) struct Report {
     pub(crate) retry_after_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint: Option<Box<RawValue>>,
+    /// What is not saved yet. No report says it: a renewal before it does.
+    #[serde(skip)]
+    pub(crate) progress: Option<Box<RawValue>>,
 }
 
 impl Report {

@@ -68,9 +68,16 @@ impl Client {
     }
 
     /// Submits a task once: the same key is answered the same for 24 hours, whatever becomes of the task. So the call may be
-    /// repeated when its answer is lost. For another task the key is refused.
+    /// repeated when its answer is lost. For another task the key is refused. It has 1 to 200 visible ASCII characters.
     pub async fn submit_once(&self, key: &str, task: NewTask) -> Result<Submitted> {
-        self.backend.submit_once(key, task.checked(None)?).await
+        let task = task.checked(None)?;
+        // To a server it goes in a header, which can have no others.
+        let is_visible = |byte: u8| matches!(byte, b' '..=b'~');
+        if !(1..=limits::KEY_CHARS_MAX).contains(&key.len()) || !key.bytes().all(is_visible) {
+            let message = format!("must have 1 to {} visible ASCII characters", limits::KEY_CHARS_MAX);
+            return Err(Error::field("Idempotency-Key", message));
+        }
+        self.backend.submit_once(key, task).await
     }
 
     /// Submits many tasks, all or none, 10,000 at most.

@@ -151,7 +151,8 @@ impl TaskContext {
         }
     }
 
-    /// Says how far it is, for people who look at the task: `(3, 10)`, or a [`Progress`] with words. It is saved as checkpoints are.
+    /// Says how far it is, for people who look at the task: `(3, 10)`, or a [`Progress`] with words. It is saved
+    /// when checkpoints are; at the end of the execution that is tried once, for no result waits for it.
     pub fn progress(&self, progress: impl Into<Progress>) {
         // What cannot be kept would have the heartbeat of all tasks refused.
         let mut progress = progress.into();

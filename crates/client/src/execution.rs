@@ -45,16 +45,21 @@ pub(crate) struct Bell {
 struct Notes {
     checkpoint: Option<Box<RawValue>>,
     progress: Option<Box<RawValue>>,
-    /// The revision of the last note, of the last checkpoint, and of what was saved.
+    /// The revision of the last note, of the last checkpoint and progress, and of what was saved.
     noted: u64,
     checkpoint_noted: u64,
+    progress_noted: u64,
     saved: u64,
 }
 
 impl Notes {
-    fn unsaved_checkpoint(&self) -> Option<Box<RawValue>> {
-        // Looked at first: one may be large.
-        if self.checkpoint_noted > self.saved { self.checkpoint.clone() } else { None }
+    /// The checkpoint, where it was noted after a revision. That is looked at first: one may be large.
+    fn checkpoint_since(&self, revision: u64) -> Option<Box<RawValue>> {
+        if self.checkpoint_noted > revision { self.checkpoint.clone() } else { None }
+    }
+
+    fn unsaved_progress(&self) -> Option<Box<RawValue>> {
+        if self.progress_noted > self.saved { self.progress.clone() } else { None }
     }
 }
 
@@ -94,10 +99,6 @@ impl Execution {
         self.notes().checkpoint.clone()
     }
 
-    pub(crate) fn progress(&self) -> Option<Box<RawValue>> {
-        self.notes().progress.clone()
-    }
-
     pub(crate) fn note_checkpoint(&self, checkpoint: Box<RawValue>) {
         let mut notes = self.notes();
         notes.noted += 1;
@@ -108,18 +109,15 @@ impl Execution {
     pub(crate) fn note_progress(&self, progress: Box<RawValue>) {
         let mut notes = self.notes();
         notes.noted += 1;
+        notes.progress_noted = notes.noted;
         notes.progress = Some(progress);
     }
 
     /// The renewal with what was noted since the last one, and the revision that it saves.
     pub(crate) fn renewal(&self) -> (Renewal, u64) {
         let notes = self.notes();
-        let mut renewal = renewal(&self.task);
-        if notes.noted > notes.saved {
-            renewal.checkpoint = notes.unsaved_checkpoint();
-            renewal.progress = notes.progress.clone();
-        }
-        (renewal, notes.noted)
+        let (checkpoint, progress) = (notes.checkpoint_since(notes.saved), notes.unsaved_progress());
+        (Renewal { checkpoint, progress, ..renewal(&self.task) }, notes.noted)
     }
 
     pub(crate) fn is_unsaved(&self) -> bool {
@@ -127,9 +125,15 @@ impl Execution {
         notes.noted > notes.saved
     }
 
-    /// The checkpoint that its report has to save.
-    pub(crate) fn unsaved_checkpoint(&self) -> Option<Box<RawValue>> {
-        self.notes().unsaved_checkpoint()
+    /// The last checkpoint that it noted itself, saved or not. Of two renewals that are under way at once, as when the
+    /// worker stops, the older one may arrive last; a report is the last word.
+    pub(crate) fn own_checkpoint(&self) -> Option<Box<RawValue>> {
+        self.notes().checkpoint_since(0)
+    }
+
+    /// The progress that no renewal has saved.
+    pub(crate) fn unsaved_progress(&self) -> Option<Box<RawValue>> {
+        self.notes().unsaved_progress()
     }
 
     /// A renewal was accepted.
@@ -216,5 +220,58 @@ pub(crate) async fn until_some<T>(changed: &Notify, look: impl Fn() -> Option<T>
             return found;
         }
         told.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::{Ended, TaskError};
+    use crate::worker::report_of;
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    fn execution(checkpoint: &Value) -> Execution {
+        let task = json!({"id": 1, "exec_id": Uuid::now_v7(), "tenant": "default", "type": "mail", "round": 1,
+            "attempt": 2, "run_at": "2030-01-01T00:00:00Z", "checkpoint": checkpoint});
+        Execution::new(serde_json::from_str(&task.to_string()).unwrap(), Arc::default())
+    }
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_report_carries_the_last_checkpoint_though_it_was_saved() {
+        let execution = execution(&json!(1));
+        let carried = |ended: Ended| report_of(&execution, ended).checkpoint.map(|checkpoint| checkpoint.to_string());
+        let released = || carried(Err(TaskError::release()));
+        assert_eq!(released(), None, "what it was given is there already");
+        execution.note_checkpoint(raw("2"));
+        let (renewal, revision) = execution.renewal();
+        execution.note_checkpoint(raw("3"));
+        execution.was_saved(execution.renewal().1);
+        // Only now the older one is answered, and may be what is stored.
+        execution.was_saved(revision);
+        assert_eq!(renewal.checkpoint.map(|checkpoint| checkpoint.to_string()).as_deref(), Some("2"));
+        assert!(!execution.is_unsaved() && execution.renewal().0.checkpoint.is_none());
+        assert_eq!(released().as_deref(), Some("3"));
+        assert_eq!(carried(Err(TaskError::new("it went wrong"))).as_deref(), Some("3"));
+        assert_eq!(carried(Ok(None)), None, "what succeeded has nothing to go on from");
+    }
+
+    #[test]
+    fn progress_goes_with_the_end_unless_it_was_saved() {
+        let execution = execution(&Value::Null);
+        let left = || report_of(&execution, Ok(None)).progress.map(|progress| progress.to_string());
+        assert_eq!(left(), None, "nothing was noted");
+        execution.note_progress(raw("7"));
+        assert_eq!(left().as_deref(), Some("7"));
+        execution.was_saved(execution.renewal().1);
+        execution.note_checkpoint(raw("2"));
+        assert_eq!(left(), None, "it was saved before");
+        assert!(execution.renewal().0.progress.is_none(), "and is not told again with another note");
+        execution.note_progress(raw("8"));
+        assert_eq!(left().as_deref(), Some("8"));
     }
 }

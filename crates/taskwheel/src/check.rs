@@ -3,10 +3,10 @@
 use crate::database::open_existing;
 use crate::output;
 use crate::serve::{self, ServeArgs};
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use taskwheel_model::Time;
 use taskwheel_store::clock::here;
-use taskwheel_store::{Inspection, Store};
+use taskwheel_store::{Inspection, WeakSetting};
 
 /// Looks at what `serve` would be given, and at its database.
 pub(crate) async fn check(args: ServeArgs, json: bool) -> Result<()> {
@@ -19,13 +19,12 @@ pub(crate) async fn check(args: ServeArgs, json: bool) -> Result<()> {
         }
     };
     let inspection = store.inspect().await?;
-    match looked_into(&args, &*store, &inspection).await {
-        Ok(found) => problems.extend(found),
-        // What was found by then may well be why.
-        Err(error) if inspection.findings.is_empty() => return Err(error),
-        Err(error) => problems.push(format!("not everything could be looked at: {error:#}")),
-    }
-    let Inspection { database, schema_version, notes, findings, .. } = inspection;
+    // At once: what is looked at next takes its time, and would pass for a clock that is behind.
+    let skew = skew(inspection.now, here());
+    let Inspection { database, schema_version, weak_settings, notes, findings, .. } = inspection;
+    let of_configuration = serve::problems_with(&args, &*store).await;
+    let contradictions = store.contradictions().await.map_err(Error::from);
+    problems.extend(found(of_configuration, &weak_settings, skew, contradictions));
     problems.extend(findings);
     if json {
         let answer = serde_json::json!({"database": database, "schema_version": schema_version,
@@ -45,23 +44,32 @@ pub(crate) async fn check(args: ServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong by what is in the tables, by settings and by clocks.
-async fn looked_into(args: &ServeArgs, store: &dyn Store, inspection: &Inspection) -> Result<Vec<String>> {
-    let weak = inspection.weak_settings.iter().map(|weak| {
+/// What is wrong by the configuration, by settings, by clocks and by what is in the tables. What could not be looked at
+/// is one more problem, and hides none of the others.
+fn found(
+    of_configuration: Result<Option<String>>,
+    weak_settings: &[WeakSetting],
+    skew: Option<String>,
+    contradictions: Result<u64>,
+) -> Vec<String> {
+    let unseen = |error: Error| Some(format!("not everything could be looked at: {error:#}"));
+    let weak = weak_settings.iter().map(|weak| {
         format!(
             "{} is {}: set it to {}, or a crash of the machine may lose acknowledged tasks",
             weak.name, weak.value, weak.wanted
         )
     });
-    let contradictions = store.contradictions().await?;
-    let torn = (contradictions > 0).then(|| {
-        format!(
-            "{contradictions} tasks are in two places at once or in none, or not where searches look for them: \
-             somebody wrote into our tables"
-        )
-    });
-    let of_configuration = serve::problems_with(args, store).await?.into_iter();
-    Ok(of_configuration.chain(weak).chain(torn).chain(skew(inspection.now, here())).collect())
+    let torn = |tasks: u64| {
+        (tasks > 0).then(|| {
+            format!(
+                "{tasks} tasks are in two places at once or in none, or not where searches look for them: somebody \
+                 wrote into our tables"
+            )
+        })
+    };
+    let of_configuration = of_configuration.unwrap_or_else(unseen);
+    let of_tables = contradictions.map_or_else(unseen, torn);
+    of_configuration.into_iter().chain(weak).chain(skew).chain(of_tables).collect()
 }
 
 /// How far the clocks of this machine and of the database may be apart. Nothing depends on it but what people read.
@@ -88,5 +96,21 @@ mod tests {
         assert_eq!((of_database(SKEW_MS_MAX), of_database(-SKEW_MS_MAX)), (String::new(), String::new()));
         assert!(of_database(2_001).contains("is 2001 ms ahead of this machine's"), "{}", of_database(2_001));
         assert!(of_database(-2_001).contains("is 2001 ms behind this machine's"), "{}", of_database(-2_001));
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_hides_nothing_else() {
+        let weak = WeakSetting { name: "fsync".into(), value: "off".into(), wanted: "on".into() };
+        let said = |contradictions: Result<u64>| {
+            found(Ok(Some("no tokens".into())), std::slice::from_ref(&weak), Some("skew".into()), contradictions)
+        };
+        let lines = said(Err(Error::msg("statement timeout")));
+        let [configuration, setting, clocks, tables] = lines.as_slice() else { panic!("four are wrong: {lines:?}") };
+        assert_eq!((configuration.as_str(), clocks.as_str()), ("no tokens", "skew"));
+        assert!(setting.starts_with("fsync is off: set it to on"), "{setting}");
+        assert_eq!(tables, "not everything could be looked at: statement timeout");
+        assert!(said(Ok(2))[3].starts_with("2 tasks are in two places"), "{:?}", said(Ok(2)));
+        assert_eq!(said(Ok(0)).len(), 3, "{:?}", said(Ok(0)));
+        assert_eq!(found(Err(Error::msg("away")), &[], None, Ok(0)), ["not everything could be looked at: away"]);
     }
 }

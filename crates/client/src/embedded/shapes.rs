@@ -32,6 +32,11 @@ fn text(value: &RawValue) -> String {
     value.get().to_owned()
 }
 
+/// A JSON value as it is stored. A null is none, as to a server.
+fn stored(value: Option<&Value>) -> Option<String> {
+    value.filter(|value| !value.is_null()).map(Value::to_string)
+}
+
 impl From<task::Submitted> for Submitted {
     fn from(task::Submitted { id, created }: task::Submitted) -> Submitted {
         Submitted { id, created }
@@ -151,7 +156,7 @@ impl From<&backend::Action> for people::Action {
             backend::Action::Edit(edit) => people::Action::Edit(people::Edit {
                 run_at: edit.run_at.map(time),
                 priority: edit.priority,
-                payload: edit.payload.as_ref().map(|payload| payload.as_ref().map(Value::to_string)),
+                payload: edit.payload.as_ref().map(|payload| stored(payload.as_ref())),
                 expire_at: edit.expire_at.map(|expiry| expiry.map(time)),
                 max_attempts: edit.max_attempts,
                 retry: edit.retry.clone(),
@@ -163,8 +168,7 @@ impl From<&backend::Action> for people::Action {
 }
 
 fn resolve(resolution: &Resolution) -> people::Action {
-    let result = resolution.result.as_ref().map(Value::to_string);
-    people::Action::Resolve { remark: resolution.remark.clone(), result }
+    people::Action::Resolve { remark: resolution.remark.clone(), result: stored(resolution.result.as_ref()) }
 }
 
 impl From<&BulkAction> for people::Action {

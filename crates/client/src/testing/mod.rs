@@ -349,9 +349,9 @@ impl TestRun<'_> {
         if execution.is_lost() {
             return Ran { outcome: None, result: None, error: None };
         }
-        let Report { exec_id, outcome, result, error, retry_after_ms, checkpoint, .. } = report_of(&execution, ended);
-        // An interval would have saved the progress of a longer run.
-        task.keep(checkpoint, execution.progress());
+        let report = report_of(&execution, ended);
+        let Report { exec_id, outcome, result, error, retry_after_ms, checkpoint, progress, .. } = report;
+        task.keep(checkpoint, progress);
         let outcome = outcome_of(outcome);
         task.happen(&Event::Report { exec_id, outcome, retry_after_ms });
         let result = result.and_then(|result| serde_json::from_str(result.get()).ok());

@@ -2,10 +2,13 @@
 //!
 //! What ends while a report is under way goes with the next one. While tasks wait for their slots more will end in a moment,
 //! so that a report then waits a little for company; a lone one goes at once.
+//!
+//! A report says nothing of progress. What was noted of it and not saved goes before it in a renewal, for which no report
+//! waits long. One that comes after the report is of an execution that has ended, and changes nothing.
 
 use super::Shop;
 use super::claim::{PAUSE_MAX, PAUSE_MIN};
-use crate::backend::{Report, Reported, ReportedOutcome};
+use crate::backend::{Renewal, Report, Reported, ReportedOutcome};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +20,8 @@ pub(super) const REPORTS_MAX: usize = 2;
 const BYTES_MAX: usize = 1024 * 1024;
 /// How long a report waits for company.
 const COMPANY: Duration = Duration::from_millis(10);
+/// How long a report waits for the progress of its tasks to be saved.
+const PROGRESS_TIME_MAX: Duration = Duration::from_secs(1);
 /// The longest pause between two tries while the worker stops.
 const HURRIED_PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -34,10 +39,30 @@ pub(super) async fn run(shop: Arc<Shop>) -> Result<()> {
         let _ = timeout(COMPANY, company).await;
         let reports = shop.hands.take_reports(BYTES_MAX);
         if !reports.is_empty() {
+            save_progress(&shop, &reports).await;
             let sent = send(&shop, &reports).await;
             shop.hands.settle(&reports);
             sent?;
         }
+    }
+}
+
+/// Saves how far executions came, where that is not saved. It is for people who look at the task, and worth one try.
+async fn save_progress(shop: &Shop, reports: &[Report]) {
+    let renewal = |report: &Report| {
+        let progress = Some(report.progress.clone()?);
+        Some(Renewal { id: report.id, exec_id: report.exec_id, checkpoint: None, progress })
+    };
+    let items: Vec<_> = reports.iter().filter_map(renewal).collect();
+    if items.is_empty() {
+        return;
+    }
+    let saving = shop.client.backend.renew(&shop.worker_id, &items, shop.settings.heartbeat);
+    match timeout(PROGRESS_TIME_MAX, saving).await {
+        // Whose task is lost is told so by the answer to its report.
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the last progress was not saved"),
+        Err(_) => tracing::debug!("the last progress was not saved in time"),
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn report(execution: &Execution, ended: Ended) -> Report {
         error: error.map(|error| field::cut(&error, limits::ERROR_BYTES_MAX)),
         retry_after_ms: retry_after.map(|delay| milliseconds(delay).min(limits::RETRY_DELAY_MS_MAX)),
         // What succeeded has nothing to go on from.
-        checkpoint: if outcome == ReportedOutcome::Success { None } else { execution.unsaved_checkpoint() },
+        checkpoint: if outcome == ReportedOutcome::Success { None } else { execution.own_checkpoint() },
+        progress: execution.unsaved_progress(),
     }
 }
 

@@ -50,6 +50,39 @@ async fn keys_are_answered_with_the_task_that_has_them(platform: &Platform) {
     assert!(matches!(&refused, Err(Error::Invalid(fields)) if fields[0].field == "Idempotency-Key"), "{refused:?}");
 }
 
+async fn keys_and_filters_that_are_none_are_refused_by_name(platform: &Platform) {
+    let client = &platform.client;
+    for key in ["", "é", "a\nb", "a\tb", "\u{7f}", &"k".repeat(201)] {
+        let refused = client.submit_once(key, mail()).await;
+        let Err(Error::Invalid(fields)) = &refused else { panic!("{key:?}: {refused:?}") };
+        let words = (fields[0].field.as_str(), fields[0].message.as_str());
+        assert_eq!(words, ("Idempotency-Key", "must have 1 to 200 visible ASCII characters"), "{key:?}");
+    }
+    assert!(client.submit_once(&format!("order 7 ~ {}", "k".repeat(190)), mail()).await.unwrap().created);
+    let filter = || Filter { priority: Some(12), ..Filter::default() };
+    let listed = client.list(filter()).await.map(drop);
+    let done = client.bulk(Bulk::new(filter(), BulkAction::Cancel)).await.map(drop);
+    for refused in [listed, done] {
+        let Err(Error::Invalid(fields)) = &refused else { panic!("{refused:?}") };
+        let words = (fields[0].field.as_str(), fields[0].message.as_str());
+        assert_eq!(words, ("priority", "must be between 1 and 9, is 12"));
+    }
+}
+
+async fn a_null_is_nothing(platform: &Platform) {
+    let client = &platform.client;
+    let id = platform.submit(mail().max_attempts(1)).await;
+    let edited = client.edit(id, Edit::new().payload(serde_json::Value::Null)).await.unwrap();
+    assert_eq!(edited.payload, None);
+    let no = async |_: TaskContext, (): ()| Err::<(), _>(TaskError::fail("no"));
+    platform.worker().handle("mail", no).run_until_idle().await.unwrap();
+    let resolution = Resolution { result: Some(serde_json::Value::Null), ..Resolution::default() };
+    let resolved = client.resolve(id, resolution).await.unwrap();
+    assert_eq!((resolved.status, resolved.payload, resolved.result), (Status::ManuallyProcessed, None, None));
+    let stored = platform.store().get(None, id).await.unwrap().unwrap().task;
+    assert_eq!((stored.payload, stored.result), (None, None));
+}
+
 async fn a_batch_is_stored_whole_or_not_at_all(platform: &Platform) {
     let submitted = platform.client.submit_batch([mail(), mail(), mail()]).await.unwrap();
     assert_eq!(submitted.iter().filter(|one| one.created).count(), 3);
@@ -144,6 +177,8 @@ async fn a_paused_type_is_held_back(platform: &Platform) {
 facts! {
     what_is_submitted_is_shown,
     keys_are_answered_with_the_task_that_has_them,
+    keys_and_filters_that_are_none_are_refused_by_name,
+    a_null_is_nothing,
     a_batch_is_stored_whole_or_not_at_all,
     pages_lead_to_all_tasks,
     people_step_in,

@@ -46,21 +46,27 @@ async fn a_client_that_repeats_nothing_leaves_it_too() {
     assert_eq!(submitted.iter().filter(|one| one.created).count(), 2);
 }
 
-/// A node before another one, which hangs with each report and passes on all else. It tells when it does.
-async fn deaf_to_reports(platform: &Platform) -> (String, mpsc::UnboundedReceiver<()>) {
+/// A node before another one, which hangs with each such call of a worker and passes on all else. It tells when it does.
+async fn deaf_to(verb: &str, platform: &Platform) -> (String, mpsc::UnboundedReceiver<()>) {
     let (listener, url) = listen().await;
     let behind = platform.urls()[0].replace("http://", "");
+    let ignored = format!("POST /v1/worker/{verb} ");
     let (tell, told) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let node = TcpStream::connect(&behind).await.unwrap();
-            tokio::spawn(pass_on(stream, node, tell.clone()));
+            tokio::spawn(pass_on(stream, node, ignored.clone(), tell.clone()));
         }
     });
     (url, told)
 }
 
-async fn pass_on(mut stream: TcpStream, mut node: TcpStream, tell: mpsc::UnboundedSender<()>) -> std::io::Result<()> {
+async fn pass_on(
+    mut stream: TcpStream,
+    mut node: TcpStream,
+    ignored: String,
+    tell: mpsc::UnboundedSender<()>,
+) -> std::io::Result<()> {
     let (mut asked, mut answered) = ([0; 16_384], [0; 16_384]);
     loop {
         tokio::select! {
@@ -69,7 +75,7 @@ async fn pass_on(mut stream: TcpStream, mut node: TcpStream, tell: mpsc::Unbound
                 if call.is_empty() {
                     return Ok(());
                 }
-                if call.starts_with(b"POST /v1/worker/report ") {
+                if call.starts_with(ignored.as_bytes()) {
                     let _ = tell.send(());
                     std::future::pending::<()>().await;
                 }
@@ -87,7 +93,7 @@ fn done(_: TaskContext, (): ()) -> std::future::Ready<Result<(), TaskError>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_goes_on_with_the_next_node() {
     let platform = Platform::remote().await;
-    let (url, _told) = deaf_to_reports(&platform).await;
+    let (url, _told) = deaf_to("report", &platform).await;
     let client = two_nodes(&url, &platform).answer_time(ANSWER_TIME).build().unwrap();
     let id = platform.submit(mail()).await;
     let stop = async { drop(platform.task_when(id, |task| task.status == Status::Success).await) };
@@ -96,9 +102,28 @@ async fn a_report_goes_on_with_the_next_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_report_does_not_wait_for_progress_that_cannot_be_saved() {
+    let platform = Platform::remote().await;
+    let (url, mut told) = deaf_to("renew", &platform).await;
+    let client = Client::connect(&url).unwrap();
+    let id = platform.submit(mail()).await;
+    let tell = async |ctx: TaskContext, (): ()| {
+        ctx.progress((10, 10));
+        Ok::<(), TaskError>(())
+    };
+    let stop = async { drop(platform.task_when(id, |task| task.status == Status::Success).await) };
+    // No heartbeat and no interval comes.
+    let (worker, never) = (Worker::new(&client), Duration::from_secs(600));
+    let worker = worker.heartbeat(never).save_every(never).handle("mail", tell);
+    in_time("it is reported", worker.run_until(stop)).await.unwrap();
+    assert!(told.try_recv().is_ok(), "it was tried");
+    assert_eq!(platform.task(id).await.progress, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stops_does_not_wait_for_it() {
     let platform = Platform::remote().await;
-    let (url, mut told) = deaf_to_reports(&platform).await;
+    let (url, mut told) = deaf_to("report", &platform).await;
     // So patient that the next node would be asked too late.
     let client = two_nodes(&url, &platform).answer_time(Duration::from_secs(3_600)).build().unwrap();
     let id = platform.submit(mail()).await;

@@ -259,6 +259,23 @@ async fn what_is_noted_is_saved_at_an_interval(platform: &Platform) {
     in_time("it is saved", worker.run_until(stop)).await.unwrap();
 }
 
+async fn progress_is_there_when_its_task_has_ended(platform: &Platform) {
+    let orders = ["succeed", "err", "fail"];
+    let submitted = platform.client.submit_batch(orders.map(|order| NewTask::new("obey", order))).await.unwrap();
+    let tell = async |ctx: TaskContext, order: String| {
+        ctx.progress((10, 10));
+        obey(ctx, order).await
+    };
+    // No interval comes, so that the end of the execution alone can have saved it.
+    let worker = platform.worker().save_every(Duration::from_secs(3_600)).handle("obey", tell);
+    in_time("they end", worker.run_until_idle()).await.unwrap();
+    for (order, one) in orders.into_iter().zip(submitted) {
+        let task = platform.task(one.id).await;
+        let progress: Progress = serde_json::from_value(task.progress.unwrap()).unwrap();
+        assert_eq!((progress, task.attempts_log.len()), (Progress::from((10, 10)), 1), "{order}");
+    }
+}
+
 async fn what_is_saved_is_there_for_the_next_attempt(platform: &Platform) {
     let id = platform.submit(NewTask::new("step", &())).await;
     let (tell, mut told) = mpsc::unbounded_channel();
@@ -326,6 +343,7 @@ facts! {
     a_handler_that_ignores_its_cancelling_is_dropped,
     heartbeats_keep_a_long_handler_alive,
     what_is_noted_is_saved_at_an_interval,
+    progress_is_there_when_its_task_has_ended,
     what_is_saved_is_there_for_the_next_attempt,
     a_checkpoint_that_is_too_large_is_refused_by_name,
     a_worker_is_listed_with_its_app_and_its_host,

@@ -228,9 +228,12 @@ async fn started(app: &App, caller: &Caller, id: i64) -> Answer<RunView> {
         None => 1,
         Some(Shards::Fixed(total)) => total as usize,
         Some(Shards::PerWorker(_)) => {
-            let takes =
-                |worker: &&Worker| worker.is_alive(now) && worker.types.contains(&schedule.definition.task_type);
-            store.workers().await?.iter().filter(takes).count()
+            let Schedule { tenant, definition, .. } = &schedule;
+            let types = store.types().await?;
+            let of_type = types.iter().find(|one| one.task_type == definition.task_type);
+            let category = of_type.and_then(|one| one.settings.category.as_deref());
+            let serves = |worker: &&Worker| worker.serves(definition, category, tenant, now);
+            store.workers().await?.iter().filter(serves).count().min(limits::SHARDS_MAX as usize)
         }
     };
     app.quotas.admit(store, &schedule.tenant, "shards", tasks.max(1)).await?;

@@ -277,7 +277,8 @@ async fn a_claim_that_waits_ends_with_its_token(server: &Server) {
     };
     let (answer, revoked_at) = tokio::join!(post(server, &worker, "/v1/worker/claim", waiting), revoke);
     assert_eq!(answer.status, 401);
-    assert!(revoked_at.elapsed() < Duration::from_secs(4), "it did not wait for its end");
+    let outlived = revoked_at.elapsed();
+    assert!(outlived < KNOWN, "it outlived its token by {outlived:?}");
 }
 
 async fn a_web_page_elsewhere_cannot_use_an_open_server(server: &Server) {

@@ -62,6 +62,32 @@ async fn runs_of_schedules_are_held_to_the_limits_of_their_tenant(server: &Serve
     .await;
 }
 
+/// A run has as many tasks as there are workers that would get one.
+async fn workers_of_other_tenants_do_not_count_against_a_run_for_each_worker(server: &Server) {
+    let acme = token(server, &["--role", "operator", "--tenant", "acme"]).await;
+    let own = token(server, &["--role", "worker", "--tenant", "acme"]).await;
+    let foreign = token(server, &["--role", "worker", "--tenant", "other"]).await;
+    post(server, &own, "/v1/worker/claim", claim("by-type", "mail")).await.ok();
+    let by_category = json!({"worker_id": "by-category", "host": "h", "categories": ["post"]});
+    post(server, &own, "/v1/worker/claim", by_category).await.ok();
+    for worker in ["x", "y", "z"] {
+        post(server, &foreign, "/v1/worker/claim", claim(worker, "mail")).await.ok();
+    }
+    let each = json!({"name": "each", "type": "mail", "category": "post", "shards": "per_worker"});
+    let made = post(server, &acme, "/v1/schedules", each).await.ok();
+    let run = async || post(server, &acme, &format!("/v1/schedules/{}/run", made["id"]), json!({})).await;
+    command(server, &["tenants", "limit", "acme", "--submits-per-s", "2"]).await;
+    eventually("three in a second are never taken", IN_TIME, async || {
+        let tasks = json!({"tasks": vec![json!({"type": "sms"}); 3]});
+        post(server, &acme, "/v1/tasks/batch", tasks).await.status == 422
+    })
+    .await;
+    assert_eq!(run().await.ok()["tasks"].as_array().unwrap().len(), 2, "one for each of its own");
+    post(server, &own, "/v1/worker/claim", claim("third", "mail")).await.ok();
+    let refused = run().await;
+    assert_eq!((refused.status.as_u16(), &refused.body["errors"][0]["field"]), (422, &json!("shards")));
+}
+
 async fn a_worker_for_some_types_renews_and_reports_no_others(server: &Server) {
     let all = token(server, &["--role", "worker", "--tenant", "default"]).await;
     let mails = token(server, &["--role", "worker", "--tenant", "default", "--types", "mail,sms"]).await;
@@ -123,6 +149,7 @@ async fn a_bad_cursor_of_the_log_is_refused(server: &Server) {
 crate::facts![
     a_tenant_submits_as_many_tasks_a_second_as_it_may,
     runs_of_schedules_are_held_to_the_limits_of_their_tenant,
+    workers_of_other_tenants_do_not_count_against_a_run_for_each_worker,
     a_worker_for_some_types_renews_and_reports_no_others,
     a_batch_does_not_tell_of_another_tokens_tasks,
     a_bad_cursor_of_the_log_is_refused,
