@@ -108,7 +108,9 @@ impl Database {
 
     /// Brings the store's tables into a state, as the floor does with its own.
     pub(crate) async fn bring_into(&self, state: State) -> Result<()> {
-        self.sql().await?.bring_into(state, TABLES).await
+        // Marks of the history are there on PostgreSQL alone.
+        let marks = if self.dialect == Dialect::Postgres { ", task_history_mark" } else { "" };
+        self.sql().await?.bring_into(state, &format!("{TABLES}{marks}")).await
     }
 }
 

@@ -13,6 +13,13 @@ pub(crate) fn size() -> Result<String> {
     Ok(format!("{cores} cores ({model}), {:.0} GB of memory", kilobytes / 1024.0 / 1024.0))
 }
 
+/// The first line that a program says, where it is there.
+pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
+    let said = std::process::Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(said.stdout).ok().filter(|_| said.status.success())?;
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
 /// The day, in UTC.
 pub(crate) fn today() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()

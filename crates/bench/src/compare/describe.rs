@@ -1,6 +1,6 @@
 //! What a comparison ran on: the machine, the servers, and the systems with their versions and settings.
 
-use super::results::{REVISION, Results, SystemInfo};
+use super::results::{Results, SystemInfo};
 use super::settings::Flags;
 use super::systems::{Storage, System};
 use super::word;
@@ -19,7 +19,6 @@ pub(super) async fn describe(flags: &Flags, systems: &[&'static System]) -> Resu
         machine: machine::size()?,
         runs: flags.common.runs,
         scale: flags.common.scale,
-        revision: REVISION,
         servers: servers(flags, systems).await?,
         systems: systems.iter().map(|system| info(system)).collect(),
         rows: Vec::new(),
@@ -57,7 +56,7 @@ fn command(flags: &Flags) -> String {
 }
 
 async fn servers(flags: &Flags, systems: &[&'static System]) -> Result<BTreeMap<String, String>> {
-    let mut servers = BTreeMap::new();
+    let mut servers: BTreeMap<_, _> = runtimes().collect();
     for system in systems {
         let title = system.storage.title().to_owned();
         if servers.contains_key(&title) {
@@ -78,8 +77,21 @@ async fn servers(flags: &Flags, systems: &[&'static System]) -> Result<BTreeMap<
 }
 
 /// The settings of scripts/start-postgres and scripts/start-mariadb.
-const POSTGRES: &str = "shared_buffers=512MB, max_wal_size=4GB, max_connections=200";
-const MARIADB: &str = "innodb-buffer-pool-size=1G, max-connections=200, no binary log";
+const POSTGRES: &str = "shared_buffers=512MB, max_wal_size=4GB, max_connections=200, UTF-8 and the locale C.UTF-8";
+const MARIADB: &str = "innodb-buffer-pool-size=1G, max-connections=200, no binary log, utf8mb4 and utf8mb4_general_ci";
+
+/// What the drivers run on, and which Taskwheel it is.
+fn runtimes() -> impl Iterator<Item = (String, String)> {
+    let programs: [(&str, &str, &[&str]); 3] = [
+        ("Node.js", "node", &["--version"]),
+        ("Python", "python3", &["--version"]),
+        ("Taskwheel", "git", &["describe", "--always", "--dirty"]),
+    ];
+    let said = |(title, program, arguments): (&str, &str, &[&str])| {
+        Some((title.to_owned(), machine::said_by(program, arguments)?))
+    };
+    programs.into_iter().filter_map(said)
+}
 
 /// A server that is not there fails the systems that want it, not the run.
 async fn database(server: Option<&str>) -> String {

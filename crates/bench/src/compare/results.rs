@@ -7,10 +7,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How it is measured now. In 1 the clocks of all drains start with the first job, runs beside future rows begin alike, and lateness is
-/// measured as often as everything else.
-pub(crate) const REVISION: u32 = 1;
-
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -21,9 +17,6 @@ pub(crate) struct Results {
     pub(crate) machine: String,
     pub(crate) runs: usize,
     pub(crate) scale: f64,
-    /// How it was measured, which changes now and then: [`REVISION`], or 0 before it was told.
-    #[serde(default)]
-    pub(crate) revision: u32,
     /// The servers and their versions and settings, by name.
     pub(crate) servers: BTreeMap<String, String>,
     pub(crate) systems: Vec<SystemInfo>,

@@ -7,6 +7,7 @@ use super::work::{self, Setting};
 use crate::common::database::Database;
 use crate::common::memory::peak_mb;
 use crate::common::report::{Bar, Row, Unit, progress};
+use crate::common::statistics::median;
 use crate::floor::{Result, State};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -20,7 +21,19 @@ pub(super) const CHILD: &str = "--drain-in-this-process";
 
 /// Measures the peak.
 pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<()> {
-    let (tasks, database) = (settings.scaled(TASKS), Database::create(&settings.url, "memory").await?);
+    let (tasks, mut peaks) = (settings.scaled(TASKS), Vec::new());
+    for _ in 0..settings.runs {
+        let peak = peak(&settings.url, tasks).await?;
+        progress(&format!("memory: {peak:.0} MB"));
+        peaks.push(peak);
+    }
+    let what = format!("memory while draining {tasks} tasks ({SETTING}), peak");
+    rows.push(Row::alone(what, Unit::Megabytes, median(&peaks), Some(Bar::Below(PEAK_MB_MAX))));
+    Ok(())
+}
+
+async fn peak(url: &str, tasks: u64) -> Result<f64> {
+    let database = Database::create(url, "memory").await?;
     progress(&format!("loading {tasks} tasks"));
     let store = database.open(true).await?;
     work::load(&store, tasks).await?;
@@ -34,10 +47,8 @@ pub(super) async fn measure(settings: &Settings, rows: &mut Vec<Row>) -> Result<
         return Err("the process that drains has failed".into());
     }
     let figures: Value = serde_json::from_slice(&output.stdout)?;
-    let peak = figures["peak_mb"].as_f64().ok_or("the process that drains did not say its peak")?;
-    let what = format!("memory while draining {tasks} tasks ({SETTING}), peak");
-    rows.push(Row::alone(what, Unit::Megabytes, peak, Some(Bar::Below(PEAK_MB_MAX))));
-    database.remove().await
+    database.remove().await?;
+    Ok(figures["peak_mb"].as_f64().ok_or("the process that drains did not say its peak")?)
 }
 
 /// Drains, and prints what it took.

@@ -41,6 +41,10 @@ pub(super) fn all(now: i64, finished: u64) -> Vec<Case> {
     for status in Status::ALL {
         add("status", status.word(), Filter { statuses: vec![status], ..Filter::default() });
     }
+    for (value, is_one) in [("live", Status::is_live as fn(Status) -> bool), ("finished", Status::is_finished)] {
+        let statuses = Status::ALL.into_iter().filter(|status| is_one(*status)).collect();
+        add("status", value, Filter { statuses, ..Filter::default() });
+    }
     let text = |value: &str| Some(value.to_owned());
     for (value, name) in [("common", "type3"), ("rare", "rare.type"), ("none", "no.such.type")] {
         add("type", value, Filter { task_type: text(name), ..Filter::default() });
