@@ -82,7 +82,7 @@ pub(super) async fn matching(
     request: &BulkRequest,
 ) -> Attempted<(Vec<TaskId>, Option<TaskId>)> {
     let category_types = match &request.filter.category {
-        Some(category) => memory.types.get(session).await?.of_category(category),
+        Some(category) => memory.types.seen(session).await?.of_category(category),
         None => Vec::new(),
     };
     let search = Search {

@@ -19,7 +19,7 @@ pub(super) async fn list(
     dialect: Dialect,
     listing: &Listing,
 ) -> Attempted<Page> {
-    let types = memory.types.get(session).await?;
+    let types = memory.types.seen(session).await?;
     let mut search = Search::from(listing);
     if let Some(category) = &listing.filter.category {
         search.category_types = types.of_category(category);
@@ -55,7 +55,7 @@ async fn tenants(session: &mut dyn Session) -> Attempted<Vec<String>> {
 }
 
 pub(super) async fn get(session: &mut dyn Session, memory: &Memory, id: TaskId) -> Attempted<Option<TaskDetail>> {
-    let types = memory.types.get(session).await?;
+    let types = memory.types.seen(session).await?;
     let found = session.show(id).await?;
     Ok(found.map(|detail| TaskDetail { task: shown(detail.task, &types), ..detail }))
 }

@@ -109,22 +109,40 @@ pub(super) struct TypeCache(Mutex<Cached>);
 #[derive(Default)]
 struct Cached {
     known: Option<(Instant, Arc<Types>)>,
-    /// When something was last changed here. Who began to read before that, or goes by a snapshot from before, reads what was: so
-    /// nothing is remembered for a while.
+    /// Counts the changes made here, so that a list that was read before one is not remembered after it.
+    changes: u64,
+    /// When the last of them was.
     changed_at: Option<Instant>,
 }
 
 impl TypeCache {
     pub(super) async fn get(&self, session: &mut dyn Session) -> Attempted<Arc<Types>> {
-        if let Some((read_at, types)) = &self.lock().known
-            && read_at.elapsed() < FRESH
-        {
-            return Ok(types.clone());
-        }
-        let read_at = Instant::now();
+        self.read(session, |_, _| true).await
+    }
+
+    /// The same for who only looks, and goes by a snapshot: it may be older than a change that was made a moment ago, and is not
+    /// remembered then.
+    pub(super) async fn seen(&self, session: &mut dyn Session) -> Attempted<Arc<Types>> {
+        self.read(session, |changed_at, read_at| changed_at.is_none_or(|changed_at| changed_at + FRESH < read_at)).await
+    }
+
+    async fn read(
+        &self,
+        session: &mut dyn Session,
+        is_sure: fn(Option<Instant>, Instant) -> bool,
+    ) -> Attempted<Arc<Types>> {
+        let (read_at, changes) = {
+            let cached = self.lock();
+            if let Some((read_at, types)) = &cached.known
+                && read_at.elapsed() < FRESH
+            {
+                return Ok(types.clone());
+            }
+            (Instant::now(), cached.changes)
+        };
         let types = Arc::new(Types::new(all(session).await?));
         let mut cached = self.lock();
-        if cached.changed_at.is_none_or(|changed_at| changed_at + FRESH < read_at) {
+        if cached.changes == changes && is_sure(cached.changed_at, read_at) {
             cached.known = Some((read_at, types.clone()));
         }
         Ok(types)
@@ -139,6 +157,7 @@ impl TypeCache {
     pub(super) fn forget(&self) {
         let mut cached = self.lock();
         cached.known = None;
+        cached.changes += 1;
         cached.changed_at = Some(Instant::now());
     }
 

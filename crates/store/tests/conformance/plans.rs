@@ -106,6 +106,9 @@ async fn a_claim_by_category_reads_nothing_that_waits_for_a_person(platform: &Pl
     platform.store.finish(ends).await.expect("the reports go through");
     let mut raw = platform.raw().await;
     raw.run("VACUUM ANALYZE").await;
+    // A connection tells what it read when it ends a transaction, once a second.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    platform.claim("nothing").await;
     let before = yielded(&mut raw).await;
     let by_category = ClaimRequest { types: Vec::new(), categories: vec!["mails".into()], max: 1, ..worker(&[]) };
     for _ in 0..5 {
