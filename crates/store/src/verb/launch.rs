@@ -290,13 +290,3 @@ impl Moment<'_> {
         (0..total).map(shard).collect()
     }
 }
-
-impl Worker {
-    /// Whether a shard of a tenant's schedule may be for the worker. `of_type` is the category of the schedule's type.
-    #[must_use]
-    pub fn serves(&self, definition: &Definition, of_type: Option<&str>, tenant: &str, now: Time) -> bool {
-        self.is_alive(now)
-            && self.tenant.as_deref().is_none_or(|owner| owner == tenant)
-            && self.takes(&definition.task_type, definition.category.as_deref().or(of_type))
-    }
-}

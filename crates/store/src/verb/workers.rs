@@ -13,7 +13,7 @@ use crate::worker::{ClaimRequest, Heartbeat, Worker};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use taskwheel_model::{FieldError, Time, limits};
+use taskwheel_model::{Definition, FieldError, Time, limits};
 
 /// A worker without a heartbeat counts as alive for so long after its last call.
 const ALIVE_MS: i64 = 90_000;
@@ -248,6 +248,14 @@ impl Worker {
     pub(super) fn takes(&self, task_type: &str, category: Option<&str>) -> bool {
         self.types.iter().any(|one| one == task_type)
             || category.is_some_and(|category| self.categories.iter().any(|one| one == category))
+    }
+
+    /// Whether a shard of a tenant's schedule may be for the worker. `of_type` is the category of the schedule's type.
+    #[must_use]
+    pub fn serves(&self, definition: &Definition, of_type: Option<&str>, tenant: &str, now: Time) -> bool {
+        self.is_alive(now)
+            && self.tenant.as_deref().is_none_or(|owner| owner == tenant)
+            && self.takes(&definition.task_type, definition.category.as_deref().or(of_type))
     }
 }
 
