@@ -84,7 +84,7 @@ const FLOOR: System = System {
 
 const EMBEDDED: &str = "an engine in the process; submits by the SDK; workers of the SDK, 64 handlers at once, queue of 4,000; the history \
                         of what succeeded is kept";
-const HTTP: &str = "`taskwheel serve` as it starts; submits by a plain HTTP/1.1 client on connections that stay open; workers of the SDK, \
+const HTTP: &str = "`taskwheel serve` as it starts; submits by plain HTTP/1.1 clients on connections of their own that stay open, or sharing a client of the SDK; workers of the SDK, \
                     64 handlers at once, queue of 4,000; the history of what succeeded is kept";
 const NOT_KEPT: &str = "an engine in the process; workers of the SDK, 64 handlers at once, queue of 4,000; what succeeded is not kept, as \
                         the graphile workers delete it too; only drains: nothing else depends on what is kept";
@@ -106,6 +106,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, SQLite, HTTP",
         settings: HTTP,
         lacks: &[NO_DEAD_ROWS],
+        submits: &["own", "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },
@@ -130,6 +131,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, PostgreSQL, HTTP",
         storage: Storage::Postgres,
         settings: HTTP,
+        submits: &["own", "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },
@@ -145,6 +147,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, MariaDB, HTTP",
         storage: Storage::Mysql,
         settings: HTTP,
+        submits: &["own", "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },

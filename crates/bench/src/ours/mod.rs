@@ -23,6 +23,9 @@ const QUEUE: usize = 4_000;
 /// How many tasks a bulk call submits.
 const BULK: u64 = 1_000;
 
+/// The setting of submits by clients that share one of the SDK.
+const SHARED: &str = "one";
+
 /// Carries out a command.
 #[expect(clippy::print_stdout, reason = "the harness reads it")]
 pub(crate) async fn run(way: &str, arguments: &[String]) -> Result<()> {
@@ -35,7 +38,10 @@ pub(crate) async fn run(way: &str, arguments: &[String]) -> Result<()> {
     let figures = match arguments[..] {
         ["worker", address] => return drain::child(way, address).await,
         ["submit", url, clients, seconds] => {
-            submit::single(&Site::open(way, url).await?, clients.parse()?, seconds.parse()?).await?
+            submit::single(&Site::open(way, url).await?, clients.parse()?, seconds.parse()?, false).await?
+        }
+        ["submit", url, clients, seconds, setting] => {
+            submit::single(&Site::open(way, url).await?, clients.parse()?, seconds.parse()?, setting == SHARED).await?
         }
         ["bulk", url, seconds] => submit::bulk(&Site::open(way, url).await?, seconds.parse()?).await?,
         ["load", url, jobs] => submit::load(&Site::open(way, url).await?, jobs.parse()?, None).await?,

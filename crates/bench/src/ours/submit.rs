@@ -1,7 +1,7 @@
 //! Submits: one by one by many clients, and a thousand a call.
 //!
-//! Over HTTP the calls are made by the plain client of the server's benchmark: whatever a client takes is taken from the server,
-//! which shares the machine.
+//! Over HTTP clients have a connection each, with the plain client of the server's benchmark: whatever a client takes is taken from the
+//! server, which shares the machine. Or they share a client of the SDK, whose calls carry what is submitted meanwhile.
 
 use super::site::Site;
 use super::{BULK, TYPE};
@@ -19,21 +19,21 @@ const LOADERS: u64 = 4;
 
 /// A client, which makes calls and waits for their answers.
 enum Caller {
-    Embedded(Client),
+    Sdk(Client),
     Http(Box<Connection>),
 }
 
 impl Caller {
     async fn new(client: &Client, server: Option<SocketAddr>) -> Result<Caller> {
         Ok(match server {
-            None => Caller::Embedded(client.clone()),
+            None => Caller::Sdk(client.clone()),
             Some(address) => Caller::Http(Box::new(Connection::open(address).await?)),
         })
     }
 
     async fn submit(&mut self, number: u64) -> Result<()> {
         match self {
-            Caller::Embedded(client) => client.submit(NewTask::new(TYPE, &payload(number))).await.map(drop)?,
+            Caller::Sdk(client) => client.submit(NewTask::new(TYPE, &payload(number))).await.map(drop)?,
             Caller::Http(connection) => {
                 connection.expect(201, "/v1/tasks", body(number, None).as_bytes()).await.map(drop)?;
             }
@@ -45,7 +45,7 @@ impl Caller {
     async fn submit_many(&mut self, first: u64, count: u64, due: Option<Timestamp>) -> Result<()> {
         let numbers = first..first + count;
         match self {
-            Caller::Embedded(client) => {
+            Caller::Sdk(client) => {
                 let due = |task: NewTask| due.map_or_else(|| task.clone(), |due| task.clone().run_at(due));
                 client.submit_batch(numbers.map(|number| due(NewTask::new(TYPE, &payload(number))))).await.map(drop)?;
             }
@@ -69,10 +69,10 @@ fn body(number: u64, due: Option<Timestamp>) -> String {
 }
 
 /// Clients that submit one task a call.
-pub(super) async fn single(site: &Site, clients: u64, seconds: f64) -> Result<Value> {
+pub(super) async fn single(site: &Site, clients: u64, seconds: f64, share: bool) -> Result<Value> {
     let mut callers = Vec::new();
     for number in 0..clients {
-        let mut caller = Caller::new(&site.client, address(site)).await?;
+        let mut caller = Caller::new(&site.client, address(site).filter(|_| !share)).await?;
         // Opens its connection to the database.
         caller.submit(number).await?;
         callers.push(caller);

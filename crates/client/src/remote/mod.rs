@@ -1,6 +1,7 @@
 //! A server, or several nodes of one, over HTTP.
 
 mod nodes;
+mod together;
 mod wire;
 
 use crate::backend::{Action, Backend, Claim, Claimed, Renewal, Renewed, Report, Reported};
@@ -10,33 +11,38 @@ use crate::people::{Bulk, BulkDone};
 use crate::search::Listing;
 use crate::task::{Page, Submitted, Task, TaskType};
 use async_trait::async_trait;
-use nodes::{Call, Repeat};
-pub(crate) use nodes::{Nodes as Remote, shown};
+pub(crate) use nodes::shown;
+use nodes::{Call, Nodes, Repeat, json};
 use reqwest::Method;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 use taskwheel_model::{NewTask, TaskId, TypeSettings};
+use together::Together;
 use uuid::Uuid;
 use wire::{Answered, Batch, BulkBody, ClaimedTasks, RenewBody, RenewedItem, ReportBody, ReportedItem, TaskBody};
+
+/// A server.
+pub(crate) struct Remote {
+    nodes: Arc<Nodes>,
+    together: Together,
+}
 
 #[async_trait]
 impl Backend for Remote {
     async fn submit(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>> {
         if let [task] = tasks.as_slice() {
-            // A unique key would not do: it is free again when the first submit's task has ended meanwhile. Without
-            // another node nothing is repeated, and to keep a key would be work in vain.
-            let key = self.are_several().then(|| Uuid::new_v4().to_string());
-            return Ok(vec![self.submit_one(key.as_deref(), task).await?]);
+            return Ok(vec![self.submit_alone(task).await?]);
         }
         let batch = Batch { tasks: tasks.iter().map(TaskBody::from).collect() };
         // Servers keep keys for single tasks alone.
         let call = self.call(Method::POST, &["tasks", "batch"]).repeat(Repeat::IfUndone).body(&batch)?;
-        let call = traced(call, tasks.first())?;
+        let call = traced(call, tasks.first().and_then(trace))?;
         complete(call.send::<Answered<Submitted>>().await?.items, tasks.len())
     }
 
     async fn submit_once(&self, key: &str, task: NewTask) -> Result<Submitted> {
-        self.submit_one(Some(key), &task).await
+        submit_one(&self.nodes, &TaskBody::from(&task), Some(key), trace(&task)).await
     }
 
     async fn get(&self, id: TaskId) -> Result<Option<Task>> {
@@ -90,7 +96,7 @@ impl Backend for Remote {
 
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>> {
         let wait = Duration::from_millis(claim.wait_ms.unsigned_abs());
-        let call = self.worker_call("claim", claim, wait.saturating_add(self.answer_time_max))?;
+        let call = self.worker_call("claim", claim, wait.saturating_add(self.nodes.answer_time_max))?;
         Ok(call.send::<ClaimedTasks>().await?.tasks)
     }
 
@@ -101,7 +107,7 @@ impl Backend for Remote {
     }
 
     async fn report(&self, reports: &[Report], worker: &Bell) -> Result<Vec<Reported>> {
-        let call = self.worker_call("report", &ReportBody { items: reports }, self.answer_time_max)?;
+        let call = self.worker_call("report", &ReportBody { items: reports }, self.nodes.answer_time_max)?;
         let answer = call.of_worker(worker).send::<Answered<ReportedItem>>().await?;
         complete(answer.items.into_iter().map(Reported::from).collect(), reports.len())
     }
@@ -110,14 +116,33 @@ impl Backend for Remote {
 }
 
 impl Remote {
-    /// Submits a task, which may be repeated where there is a key for it.
-    async fn submit_one(&self, key: Option<&str>, task: &NewTask) -> Result<Submitted> {
-        let call = traced(self.call(Method::POST, &["tasks"]).body(&TaskBody::from(task))?, Some(task))?;
-        let call = match key {
-            Some(key) => call.header("Idempotency-Key", key)?,
-            None => call.repeat(Repeat::IfUndone),
-        };
-        call.submitted().await
+    pub(crate) fn new(
+        servers: &[String],
+        token: Option<&str>,
+        tenant: Option<String>,
+        answer_time_max: Duration,
+    ) -> Result<Remote> {
+        let nodes = Arc::new(Nodes::new(servers, token, tenant, answer_time_max)?);
+        Ok(Remote { together: Together::new(nodes.clone()), nodes })
+    }
+
+    /// Submits a task that comes by itself.
+    async fn submit_alone(&self, task: &NewTask) -> Result<Submitted> {
+        let body = TaskBody::from(task);
+        if self.nodes.are_several() {
+            // With a key it can be repeated on another node. A unique key would not do: it is free again when the first submit's task
+            // has ended meanwhile.
+            return submit_one(&self.nodes, &body, Some(&Uuid::new_v4().to_string()), trace(task)).await;
+        }
+        match trace(task) {
+            // A call belongs to one trace.
+            Some(trace) => submit_one(&self.nodes, &body, None, Some(trace)).await,
+            None => self.together.submit(json(&body)?).await,
+        }
+    }
+
+    fn call(&self, method: Method, path: &[&str]) -> Call<'_> {
+        self.nodes.call(method, path)
     }
 
     fn worker_call(&self, verb: &str, body: &impl Serialize, time_max: Duration) -> Result<Call<'_>> {
@@ -125,9 +150,24 @@ impl Remote {
     }
 }
 
+/// Submits a task, which may be repeated where there is a key for it.
+async fn submit_one(nodes: &Nodes, task: &impl Serialize, key: Option<&str>, trace: Option<&str>) -> Result<Submitted> {
+    let call = traced(nodes.call(Method::POST, &["tasks"]).body(task)?, trace)?;
+    let call = match key {
+        Some(key) => call.header("Idempotency-Key", key)?,
+        None => call.repeat(Repeat::IfUndone),
+    };
+    call.submitted().await
+}
+
+/// The trace that a task belongs to.
+fn trace(task: &NewTask) -> Option<&str> {
+    task.trace_parent.as_deref()
+}
+
 /// A submit with the trace that its tasks belong to.
-fn traced<'n>(call: Call<'n>, task: Option<&NewTask>) -> Result<Call<'n>> {
-    match task.and_then(|task| task.trace_parent.as_deref()) {
+fn traced<'n>(call: Call<'n>, trace: Option<&str>) -> Result<Call<'n>> {
+    match trace {
         Some(trace) => call.header("traceparent", trace),
         None => Ok(call),
     }

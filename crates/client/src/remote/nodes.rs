@@ -14,6 +14,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use taskwheel_model::TaskId;
@@ -26,7 +27,7 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 const STRANGE_CHARS_MAX: usize = 200;
 
 /// The nodes.
-pub(crate) struct Nodes {
+pub(super) struct Nodes {
     client: Client,
     urls: Vec<Url>,
     /// The one that answered last.
@@ -47,7 +48,7 @@ pub(super) enum Repeat {
 }
 
 impl Nodes {
-    pub(crate) fn new(
+    pub(super) fn new(
         servers: &[String],
         token: Option<&str>,
         tenant: Option<String>,
@@ -276,6 +277,11 @@ fn no_answer(server: &Url, error: &reqwest::Error) -> Error {
     };
     // A connection that was never made carried nothing there.
     if error.is_connect() { Error::Unavailable(text) } else { Error::OutcomeUnknown(text) }
+}
+
+/// Something as JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<Box<RawValue>> {
+    to_raw_value(value).map_err(unexpected)
 }
 
 fn read<A: DeserializeOwned>(body: &[u8]) -> Result<A> {

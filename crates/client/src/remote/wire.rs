@@ -79,8 +79,8 @@ fn timestamp(time: Time) -> Option<Timestamp> {
 
 /// Tasks to submit together.
 #[derive(Serialize)]
-pub(super) struct Batch<'t> {
-    pub(super) tasks: Vec<TaskBody<'t>>,
+pub(super) struct Batch<T> {
+    pub(super) tasks: Vec<T>,
 }
 
 /// An answer that is a list.

@@ -11,4 +11,5 @@ mod panics;
 mod refusals;
 mod runs;
 mod stopping;
+mod together;
 mod worker;
