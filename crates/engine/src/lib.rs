@@ -187,7 +187,7 @@ impl Engine {
 
     /// Stores a task, hands it to who waits for it, and shows it; `None` where its unique key was already live.
     pub async fn submit_and_show(&self, task: NewTask) -> Result<(Submitted, Option<Task>)> {
-        if self.inner.due.in_ms(task.run_at) <= 0
+        if self.inner.due.after(task.run_at).is_zero()
             && let Some(kept) = self.inner.dispatch.keep(&task)
         {
             return hand_over(self.inner.clone(), task, kept).await;
@@ -292,9 +292,9 @@ impl Drop for Engine {
 impl Inner {
     /// A task was stored through this engine.
     fn arrived(&self, task_type: &str, run_at: RunAt) {
-        match self.due.in_ms(run_at) {
-            ..=0 => self.dispatch.wake(task_type, 1),
-            ms => self.due.add(task_type, Duration::from_millis(ms.unsigned_abs())),
+        match self.due.after(run_at) {
+            Duration::ZERO => self.dispatch.wake(task_type, 1),
+            after => self.due.add(task_type, after),
         }
     }
 }

@@ -232,6 +232,8 @@ pub(crate) struct Succeed {
 #[async_trait]
 pub(crate) trait Session: Send {
     fn now(&self) -> Time;
+    /// What the database's own clock shows now, in microseconds since 1970.
+    async fn clock_us(&mut self) -> Attempted<i64>;
 
     /// Inserts tasks and answers their ids, in order.
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>>;

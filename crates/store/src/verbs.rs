@@ -216,12 +216,12 @@ pub struct RanOut {
 /// What lies ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// The database's time.
-    pub now: Time,
-    /// When it was read. The look itself goes on after that.
-    pub read_at: Instant,
-    /// What falls due after it, earliest first.
+    /// What falls due, earliest first.
     pub dues: Vec<Upcoming>,
+    /// What the database's own clock shows, in microseconds since 1970.
+    pub clock_us: i64,
+    /// When that was known. It is not before the clock was read: by it nothing is expected too early.
+    pub read_at: Instant,
 }
 
 /// A time at which a task of a type falls due.

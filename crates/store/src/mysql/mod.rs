@@ -137,14 +137,20 @@ impl Server for MySqlServer {
 
 /// The database's time and what is known of ids, in one round trip with what comes before.
 async fn read_clock(connection: &mut MySqlConnection, before: &str) -> Attempted<(Time, Ids)> {
+    let (clock_us, ids) = read_clock_us(connection, before).await?;
+    Ok((Time(clock_us.div_euclid(1_000)), ids))
+}
+
+/// The same, in microseconds since 1970.
+async fn read_clock_us(connection: &mut MySqlConnection, before: &str) -> Attempted<(i64, Ids)> {
     let text = format!(
-        "{before}SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 1000, \
+        "{before}SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), \
          CAST(@@auto_increment_increment AS SIGNED), CAST(COALESCE(@taskwheel_is_clustered, 1) AS SIGNED)"
     );
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(connection).await.map_err(fault)?;
     let row = rows.first().ok_or_else(|| StoreError::Database("the clock did not answer".into()))?;
     let may_change = row.try_get::<i64, _>(2).map_err(fault)? != 0;
-    Ok((Time(row.try_get(0).map_err(fault)?), Ids { step: row.try_get(1).map_err(fault)?, may_change }))
+    Ok((row.try_get(0).map_err(fault)?, Ids { step: row.try_get(1).map_err(fault)?, may_change }))
 }
 
 /// What an error of the driver means for the work.

@@ -2,7 +2,7 @@
 
 use super::claim::Key;
 use super::submit::{Ids, Within};
-use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
+use super::{claim, finish, inspect, plain, read, read_clock_us, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
@@ -36,6 +36,10 @@ impl<'c> MySqlSession<'c> {
 impl Session for MySqlSession<'_> {
     fn now(&self) -> Time {
         self.now
+    }
+
+    async fn clock_us(&mut self) -> Attempted<i64> {
+        read_clock_us(self.connection, "").await.map(|(clock_us, _)| clock_us)
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {

@@ -131,10 +131,15 @@ impl Server for PgServer {
 
 /// The database's time, in one round trip with what comes before it.
 async fn read_clock(connection: &mut PgConnection, before: &str) -> Attempted<Time> {
-    let text = format!("{before}SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint");
+    Ok(Time(read_clock_us(connection, before).await?.div_euclid(1_000)))
+}
+
+/// The same, in microseconds since 1970.
+async fn read_clock_us(connection: &mut PgConnection, before: &str) -> Attempted<i64> {
+    let text = format!("{before}SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint");
     let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).fetch_all(connection).await.map_err(fault)?;
     let row = rows.first().ok_or_else(|| StoreError::Database("the clock did not answer".into()))?;
-    Ok(Time(row.try_get(0).map_err(fault)?))
+    row.try_get(0).map_err(fault)
 }
 
 /// What an error of the driver means for the work.

@@ -1,6 +1,6 @@
 //! One open transaction on PostgreSQL: every statement the verbs need, each in the file of its kind.
 
-use super::{claim, finish, inspect, plain, read, rows, start, submit, workers};
+use super::{claim, finish, inspect, plain, read, read_clock_us, rows, start, submit, workers};
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
@@ -24,6 +24,10 @@ pub(super) struct PgSession<'c> {
 impl Session for PgSession<'_> {
     fn now(&self) -> Time {
         self.now
+    }
+
+    async fn clock_us(&mut self) -> Attempted<i64> {
+        read_clock_us(self.connection, "").await
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {

@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 use tokio::sync::{mpsc, oneshot};
 
@@ -258,6 +258,12 @@ impl SqliteSession {
 impl Session for SqliteSession {
     fn now(&self) -> Time {
         self.now
+    }
+
+    /// SQLite has the machine's own clock, and tells only its milliseconds.
+    async fn clock_us(&mut self) -> Attempted<i64> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {

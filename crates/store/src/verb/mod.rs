@@ -247,8 +247,10 @@ impl<D: Database> Store for SqlStore<D> {
             .look("upcoming", (types, within_ms, max), |session, input| {
                 Box::pin(async move {
                     let (types, within_ms, max) = &*input;
-                    let (now, read_at) = (session.now(), Instant::now());
-                    Ok(Ahead { now, read_at, dues: session.upcoming(types, now.plus_ms(*within_ms), *max).await? })
+                    let until = session.now().plus_ms(*within_ms);
+                    let dues = session.upcoming(types, until, *max).await?;
+                    let clock_us = session.clock_us().await?;
+                    Ok(Ahead { dues, clock_us, read_at: Instant::now() })
                 })
             })
             .await
