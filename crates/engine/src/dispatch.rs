@@ -71,14 +71,15 @@ impl Dispatch {
         tickets.find(|ticket| is_for(&ticket.request) && ticket.keep()).map(|ticket| Kept(ticket.clone()))
     }
 
-    /// Something may have come that nobody told us of: wakes one claim of each type, and one that asks for categories.
-    pub(crate) fn wake_one_of_each(&self) {
+    /// Something may have come that nobody told us of: lets one claim of each type look, and one that asks for categories. They sleep on,
+    /// so that they can be handed what comes meanwhile.
+    pub(crate) fn look_one_of_each(&self) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (task_type, tickets) in &waiting.by_type {
             tickets.iter().for_each(|ticket| ticket.free());
-            wake_first(tickets, task_type, &mut 1, |_| 1);
+            look_first(tickets, task_type);
         }
-        wake_first(&waiting.by_category, "", &mut 1, |_| 1);
+        look_first(&waiting.by_category, "");
     }
 
     /// The types that claims wait for.
@@ -139,6 +140,13 @@ fn wake_first(tickets: &VecDeque<Arc<Ticket>>, task_type: &str, left: &mut usize
         }
     }
     tickets.iter().for_each(|ticket| ticket.note(task_type));
+}
+
+/// Lets the first ticket look that sleeps.
+fn look_first(tickets: &VecDeque<Arc<Ticket>>, task_type: &str) {
+    if !tickets.iter().any(|ticket| ticket.look()) {
+        tickets.iter().for_each(|ticket| ticket.note(task_type));
+    }
 }
 
 /// A ticket while its claim waits. When the claim goes away with a wake-up that it has not used, the next one gets it.
@@ -210,23 +218,30 @@ pub(crate) async fn claim(
         }
         // The ticket first, then the look: what arrives in between wakes it.
         let mut waiter = Waiter { inner, entry: inner.dispatch.enter(&request) };
-        let tasks = look(inner, ClaimRequest::clone(&request)).await?;
-        if !tasks.is_empty() || Instant::now() >= until {
-            drop(waiter);
-            if tasks.len() == request.max {
-                // There may be more than this claim could take.
-                request.types.iter().for_each(|task_type| inner.dispatch.wake(task_type, 1));
-            }
-            return Ok(tasks);
-        }
-        tokio::select! {
-            // What it was handed comes before everything else.
-            biased;
-            tasks = waiter.entry.sleep() => if !tasks.is_empty() {
+        let ticket = waiter.entry.ticket.clone();
+        loop {
+            let tasks = look(inner, ClaimRequest::clone(&request)).await?;
+            if !tasks.is_empty() || Instant::now() >= until {
+                drop(waiter);
+                if tasks.len() == request.max {
+                    // There may be more than this claim could take.
+                    request.types.iter().for_each(|task_type| inner.dispatch.wake(task_type, 1));
+                }
                 return Ok(tasks);
-            },
-            () = tokio::time::sleep_until(until) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
+            tokio::select! {
+                // What it was handed comes before everything else.
+                biased;
+                tasks = waiter.entry.sleep() => {
+                    if !tasks.is_empty() {
+                        return Ok(tasks);
+                    }
+                    break;
+                }
+                () = ticket.look.notified() => {}
+                () = tokio::time::sleep_until(until) => break,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+            }
         }
     }
 }
@@ -366,9 +381,9 @@ mod tests {
         assert_eq!(entry.sleep().await, []);
         falls_asleep(&entry);
         let kept = dispatch.keep_any("mail").expect("it sleeps");
-        dispatch.wake_one_of_each();
+        dispatch.look_one_of_each();
         assert!(!is_woken(&entry), "it may be handed something yet");
-        dispatch.wake_one_of_each();
+        dispatch.look_one_of_each();
         assert!(is_woken(&entry), "it is not kept for ever");
         assert_eq!(kept.hand(vec![task()]), [task()]);
         entry.sleep().await;
@@ -381,6 +396,22 @@ mod tests {
         falls_asleep(&other);
         drop(entry);
         assert!(is_woken(&other), "the one that it missed is passed on");
+    }
+
+    #[tokio::test]
+    async fn who_is_asleep_and_looks_can_be_handed_what_comes_meanwhile() {
+        let dispatch = Dispatch::default();
+        let (looks, other) = (dispatch.enter(&wants(&["mail"])), dispatch.enter(&wants(&["mail"])));
+        falls_asleep(&looks);
+        falls_asleep(&other);
+        dispatch.look_one_of_each();
+        looks.ticket.look.notified().await;
+        assert!(!is_woken(&looks) && !is_woken(&other));
+        let kept = dispatch.keep_any("mail").expect("it sleeps");
+        assert!(is_kept(&looks));
+        dispatch.look_one_of_each();
+        other.ticket.look.notified().await;
+        assert_eq!(kept.hand(vec![task()]), []);
     }
 
     #[test]

@@ -219,7 +219,7 @@ pub(crate) async fn look(inner: Arc<Inner>, mut stopped: watch::Receiver<bool>) 
             inner.health.rests(Loop::Due);
             continue;
         }
-        inner.dispatch.wake_one_of_each();
+        inner.dispatch.look_one_of_each();
         let mut types = inner.dispatch.types();
         types.sort();
         let is_stale = filled.is_none_or(|filled| filled.elapsed() >= FILL_EVERY) || types != types_filled || asked;

@@ -9,6 +9,8 @@ pub(crate) struct Ticket {
     pub(crate) request: Arc<ClaimRequest>,
     state: Mutex<State>,
     pub(crate) changed: Notify,
+    /// It shall look once more, and sleep on.
+    pub(crate) look: Notify,
 }
 
 /// How a claim that waits stands.
@@ -29,7 +31,7 @@ pub(crate) enum State {
 
 impl Ticket {
     pub(crate) fn new(request: Arc<ClaimRequest>) -> Ticket {
-        Ticket { request, state: Mutex::new(State::Looking), changed: Notify::new() }
+        Ticket { request, state: Mutex::new(State::Looking), changed: Notify::new(), look: Notify::new() }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -45,6 +47,15 @@ impl Ticket {
             self.changed.notify_one();
         }
         wakes
+    }
+
+    /// Lets it look, unless it is awake already or kept.
+    pub(crate) fn look(&self) -> bool {
+        let may_look = matches!(*self.state(), State::Looking | State::Asleep);
+        if may_look {
+            self.look.notify_one();
+        }
+        may_look
     }
 
     /// Keeps it, if it sleeps.

@@ -1,7 +1,8 @@
 //! Submits that share calls: what is submitted while calls are under way goes together with the next one.
 //!
 //! A submit that comes alone goes at once, and nothing ever waits for a clock. A caller that goes away before its task was sent takes it
-//! along. When a call with several tasks is refused, each is sent by itself, so that one caller's fault is not another's.
+//! along. When a call with several tasks is refused, each is sent by itself, so that one caller's fault is not another's; once one of them is
+//! not answered, the rest are not tried.
 
 use super::nodes::{Nodes, Repeat};
 use super::wire::{Answered, Batch};
@@ -14,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 /// So many calls are under way at once.
 const AT_ONCE: usize = 2;
@@ -51,6 +53,8 @@ impl Together {
     pub(super) async fn submit(&self, task: Box<RawValue>) -> Result<Submitted> {
         let (answer, answered) = oneshot::channel();
         self.0.queue().waiting.push_back(Waiting { task, answer });
+        // A call that is answered lets many callers go on at once: the first of them shall not go alone.
+        yield_now().await;
         self.0.start();
         answered.await.unwrap_or_else(|_| Err(Error::OutcomeUnknown("the call was ended".into())))
     }
@@ -141,8 +145,16 @@ impl Place {
                 Err(error) => tracing::debug!(%error, tasks = call.len(), "tasks are submitted one by one"),
             }
         }
+        let mut given_up = None;
         for Waiting { task, answer } in call {
-            let _ = answer.send(submit_one(nodes, &task, None, None).await);
+            let answered = match given_up.clone() {
+                None => submit_one(nodes, &task, None, None).await,
+                Some(why) => Err(why),
+            };
+            if let Err(Error::Unavailable(why) | Error::OutcomeUnknown(why)) = &answered {
+                given_up = Some(Error::Unavailable(why.clone()));
+            }
+            let _ = answer.send(answered);
         }
     }
 }

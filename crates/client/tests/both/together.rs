@@ -170,6 +170,36 @@ async fn what_one_is_refused_for_the_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_not_there_is_not_asked_for_each_task() {
+    let (client, mut calls, [first, second]) = two_under_way().await;
+    let submits: Vec<_> = (2..6).map(|number| submit(&client, number)).collect();
+    settled().await;
+    first.accept().await;
+    second.accept().await;
+    let busy = json!({"code": "unavailable", "detail": "too busy"});
+    let mut asked = 0;
+    let answers = async {
+        let mut answers = Vec::new();
+        for submitted in submits {
+            answers.push(submitted.await.unwrap());
+        }
+        answers
+    };
+    let mut answers = std::pin::pin!(in_time("all are answered", answers));
+    let answers = loop {
+        tokio::select! {
+            call = calls.recv() => {
+                asked += 1;
+                call.unwrap().answer(503, &busy).await;
+            }
+            answers = &mut answers => break answers,
+        }
+    };
+    assert!(answers.iter().all(|answer| matches!(answer, Err(Error::Unavailable(_)))), "{answers:?}");
+    assert!(asked <= 4, "four tasks in two calls, and one of each by itself: {asked}");
+}
+
+#[tokio::test]
 async fn what_is_not_known_of_a_call_nobody_is_told_and_nothing_is_sent_again() {
     let (client, mut calls, [first, second]) = two_under_way().await;
     let submits: Vec<_> = (2..4).map(|number| submit(&client, number)).collect();

@@ -94,11 +94,13 @@ pub(super) async fn watched_at(connection: &mut PgConnection) -> Attempted<Time>
     row.try_get(0).map(Time).map_err(fault)
 }
 
-/// Where it is locked, another node is just noting a look.
+/// Where it is locked, another node is just noting a look. The note is not flushed: it would hold up whoever commits next, and after a crash
+/// of the server an older one only gives workers more time.
 const NOTE: &str = "
 UPDATE task_watch SET looked_at = $1 WHERE only_row = (
   SELECT only_row FROM task_watch WHERE looked_at NOT BETWEEN $1 - $2 AND $1
-    AND EXISTS (SELECT FROM task_worker WHERE heartbeat_ms IS NOT NULL) FOR UPDATE SKIP LOCKED)";
+    AND EXISTS (SELECT FROM task_worker WHERE heartbeat_ms IS NOT NULL) FOR UPDATE SKIP LOCKED)
+RETURNING set_config('synchronous_commit', 'off', true)";
 
 pub(super) async fn note_watch(connection: &mut PgConnection, now: Time) -> Attempted<()> {
     sqlx::query(NOTE).bind(now.0).bind(NOTED_MS).execute(connection).await.map_err(fault)?;

@@ -128,12 +128,13 @@ pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Thre
     let (jobs, mut waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
     let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
     let writer = start("taskwheel-writer", move || {
+        let mut commit_took = Duration::ZERO;
         while let Some(first) = waiting.blocking_recv() {
-            // Counted from the end of the first job: a wait for the file's lock is no reason to take fewer.
-            let mut until = None;
-            session.write(first, || {
-                let until = *until.get_or_insert_with(|| Instant::now() + GROUP_TIME_MAX);
-                if Instant::now() < until { waiting.try_recv().ok() } else { None }
+            commit_took = session.write(first, |worked| {
+                // One that waits alone gets a transaction of its own, where that costs less than the work so far: whoever is answered
+                // now brings more while it is at work.
+                let goes_on = worked < commit_took || waiting.len() > 1;
+                if goes_on && worked < GROUP_TIME_MAX { waiting.try_recv().ok() } else { None }
             });
         }
     })?;
@@ -171,19 +172,27 @@ pub(super) struct SqliteSession {
 
 impl SqliteSession {
     /// Runs a job and those that come in the meantime in one transaction, and answers them after its commit.
-    fn write(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) {
+    /// `next` is told how long the transaction has worked; a wait for the file's lock is no work. Answers how long the commit took.
+    fn write(&mut self, first: Box<dyn Job>, mut next: impl FnMut(Duration) -> Option<Box<dyn Job>>) -> Duration {
         faults::limit_pages(&self.connection);
         if let Err(fault) = self.execute("BEGIN IMMEDIATE") {
             first.answer(End::RolledBack(fault));
-            return;
+            return Duration::ZERO;
         }
+        let begun = Instant::now();
         let (mut done, mut taken) = (Vec::new(), Some(first));
         while let Some(mut job) = taken {
             let outcome = self.run_in_savepoint(job.as_mut());
             done.push((job, outcome));
-            taken = if done.len() >= GROUP_JOBS_MAX || self.connection.is_autocommit() { None } else { next() };
+            taken = if done.len() >= GROUP_JOBS_MAX || self.connection.is_autocommit() {
+                None
+            } else {
+                next(begun.elapsed())
+            };
         }
+        let worked = Instant::now();
         let commit = self.commit();
+        let commit_took = worked.elapsed();
         for (job, outcome) in done {
             job.answer(match (outcome, &commit) {
                 (Err(fault), _) => End::RolledBack(fault),
@@ -195,6 +204,7 @@ impl SqliteSession {
                 (Ok(()), Err(Some(error))) => End::RolledBack(fault(error)),
             });
         }
+        commit_took
     }
 
     /// Commits, or says why not: SQLite has rolled everything back by itself after some errors (`None`).
@@ -435,7 +445,7 @@ mod tests {
         let (second, mut second_answer) = writes("b", final_fault);
         let (third, mut third_answer) = writes("c", || Ok(()));
         let mut rest = vec![third, second];
-        session.write(first, || rest.pop());
+        session.write(first, |_| rest.pop());
         assert_eq!(written(&session), ["a", "c"]);
         assert!(first_answer.try_recv().unwrap().is_ok());
         assert!(matches!(second_answer.try_recv().unwrap(), Err(Fault::Final(_))));
@@ -449,7 +459,7 @@ mod tests {
         let (second, mut second_answer) = writes("b", || Ok(()));
         let (third, mut third_answer) = job(|_| Box::pin(std::future::pending()));
         let mut rest = vec![third, second];
-        session.write(first, || rest.pop());
+        session.write(first, |_| rest.pop());
         assert_eq!(written(&session), ["b"]);
         let Err(Fault::Final(error)) = first_answer.try_recv().unwrap() else { panic!("a panic is no success") };
         assert!(error.to_string().contains("on purpose"), "{error}");
@@ -462,7 +472,7 @@ mod tests {
         let (mut session, _directory) = session();
         let (first, mut first_answer) = writes("a", || Ok(()));
         let mut second = Some(writes("b", || Ok(())).0);
-        session.write(first, || {
+        session.write(first, |_| {
             assert!(first_answer.try_recv().is_err(), "the transaction is still open");
             second.take()
         });
@@ -474,7 +484,7 @@ mod tests {
         let (mut session, _directory) = session();
         let (first, answer) = writes("a", || Ok(()));
         drop(answer);
-        session.write(first, || None);
+        session.write(first, |_| None);
         assert_eq!(written(&session), ["a"]);
     }
 
@@ -497,7 +507,7 @@ mod tests {
         let (mut session, _directory) = session();
         let (first, mut first_answer) = writes("a", || Ok(()));
         let mut second: Option<Box<dyn Job>> = Some(Box::new(EndsTheTransaction));
-        session.write(first, || second.take());
+        session.write(first, |_| second.take());
         assert_eq!(written(&session), [""; 0]);
         assert!(matches!(first_answer.try_recv().unwrap(), Err(Fault::Again(_))));
     }

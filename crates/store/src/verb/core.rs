@@ -170,6 +170,12 @@ impl<D: Database> Core<D> {
         Ok(reports.iter().filter_map(answer).collect())
     }
 
+    /// Notes that the clocks are looked at, as they were a moment ago.
+    pub(super) async fn note_watch(&self) -> Result<()> {
+        let note = self.database.lone(|session| Box::pin(async move { session.note_watch().await }));
+        self.timed("watch", note).await
+    }
+
     /// Writes down that workers called. Where that fails, their next calls write it.
     async fn write_seen(&self, worker_ids: Vec<String>) {
         if worker_ids.is_empty() {

@@ -235,10 +235,11 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     async fn watch(&self, is_unbroken: bool) -> Result<bool> {
+        if is_unbroken {
+            return self.core.note_watch().await.map(|()| false);
+        }
         self.core
-            .change("watch", Repeat::Harmless, is_unbroken, |session, is_unbroken| {
-                Box::pin(async move { watch::watch(session, *is_unbroken).await })
-            })
+            .change("watch", Repeat::Harmless, (), |session, _| Box::pin(async move { watch::resume(session).await }))
             .await
     }
 

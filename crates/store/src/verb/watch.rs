@@ -8,19 +8,15 @@
 use crate::session::{Attempted, Session};
 use taskwheel_model::{Time, limits};
 
-/// Notes a look; answers whether nobody has looked for a while after somebody had.
-pub(super) async fn watch(session: &mut dyn Session, is_unbroken: bool) -> Attempted<bool> {
-    let mut was_away = false;
-    if !is_unbroken {
-        let watched_at = session.watched_at().await?;
-        let away_ms = session.now().ms_since(watched_at);
-        // A look in the future was made before somebody set the database's clock back.
-        if !(0..=limits::WATCH_GAP_MS).contains(&away_ms) {
-            let away_ms = if away_ms < 0 { i64::MAX } else { away_ms };
-            session.welcome_workers(away_ms).await?;
-            was_away = watched_at != Time(0);
-        }
+/// Notes a look after a while without; answers whether nobody has looked meanwhile, after somebody had.
+pub(super) async fn resume(session: &mut dyn Session) -> Attempted<bool> {
+    let watched_at = session.watched_at().await?;
+    let away_ms = session.now().ms_since(watched_at);
+    // A look in the future was made before somebody set the database's clock back.
+    let was_unwatched = !(0..=limits::WATCH_GAP_MS).contains(&away_ms);
+    if was_unwatched {
+        session.welcome_workers(if away_ms < 0 { i64::MAX } else { away_ms }).await?;
     }
     session.note_watch().await?;
-    Ok(was_away)
+    Ok(was_unwatched && watched_at != Time(0))
 }
