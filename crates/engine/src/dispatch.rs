@@ -212,7 +212,7 @@ pub(crate) async fn claim(
     let heartbeat = request.heartbeat_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
     let until = Instant::now() + heartbeat.map_or(wait, |heartbeat| heartbeat.min(wait));
     let request = Arc::new(request);
-    loop {
+    'ticket: loop {
         if *stopped.borrow() {
             return Ok(Vec::new());
         }
@@ -229,18 +229,23 @@ pub(crate) async fn claim(
                 }
                 return Ok(tasks);
             }
-            tokio::select! {
-                // What it was handed comes before everything else.
-                biased;
-                tasks = waiter.entry.sleep() => {
-                    if !tasks.is_empty() {
-                        return Ok(tasks);
+            loop {
+                tokio::select! {
+                    // What it was handed comes before everything else.
+                    biased;
+                    tasks = waiter.entry.sleep() => {
+                        if !tasks.is_empty() {
+                            return Ok(tasks);
+                        }
+                        continue 'ticket;
                     }
+                    () = ticket.look.notified() => {}
+                    () = tokio::time::sleep_until(until) => continue 'ticket,
+                    _ = stopped.wait_for(|stopped| *stopped) => continue 'ticket,
+                }
+                if inner.store.is_due(ClaimRequest::clone(&request)).await? {
                     break;
                 }
-                () = ticket.look.notified() => {}
-                () = tokio::time::sleep_until(until) => break,
-                _ = stopped.wait_for(|stopped| *stopped) => break,
             }
         }
     }

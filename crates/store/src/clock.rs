@@ -11,6 +11,11 @@ pub fn wall_clock() -> SystemTime {
 
 /// The same as a time.
 pub fn here() -> Time {
+    Time(here_us().div_euclid(1_000))
+}
+
+/// The same in microseconds since 1970.
+pub(crate) fn here_us() -> i64 {
     let here = wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(here.as_millis()).unwrap_or(i64::MAX))
+    i64::try_from(here.as_micros()).unwrap_or(i64::MAX)
 }

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod search;
 mod session;
 pub mod task;
+mod threads;
 mod verb;
 mod verbs;
 pub mod worker;

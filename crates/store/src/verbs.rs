@@ -46,6 +46,9 @@ pub trait Store: Access + Schedules + 'static {
     /// request, in their order.
     async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>>;
 
+    /// Whether there is something due for a claim, as far as others have not taken it in hand. Nothing is claimed.
+    async fn is_due(&self, request: ClaimRequest) -> Result<bool>;
+
     /// Keeps executions alive, with their checkpoints and progress. `workers` are those that called: any call counts.
     async fn renew(&self, workers: Vec<Heartbeat>, items: Vec<Renewal>) -> Result<Vec<Renewed>>;
 

@@ -189,3 +189,19 @@ fn fault(error: sqlx::Error) -> Fault {
         _ => Fault::Final(StoreError::Database(error.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_are_made_anew_when_a_table_has_outgrown_them() {
+        let (small, large) = (SMALL_TABLE_BYTES, 10 * SMALL_TABLE_BYTES);
+        assert!(have_outgrown(&[0, 0], &[]), "nobody knows what they were made for");
+        assert!(!have_outgrown(&[small, large], &[0, large]), "for a small table any will do");
+        assert!(have_outgrown(&[small + 1, large], &[0, large]));
+        assert!(!have_outgrown(&[small, 2 * large], &[small, large]));
+        assert!(have_outgrown(&[small, 2 * large + 1], &[small, large]));
+        assert!(!have_outgrown(&[0, 0], &[small, large]), "those of a large table are good for a small one");
+    }
+}

@@ -6,6 +6,7 @@
 //! then is anybody answered. A job that comes alone is committed alone, at once.
 
 use super::{claim, fault, finish, inspect, plain, read, read_clock, rows, start, submit, workers};
+use crate::clock::here_us;
 use crate::faults::{self, Point};
 use crate::options::Clock;
 use crate::plain::{Kind, Plain, PlainRow};
@@ -17,14 +18,13 @@ use crate::session::{
 use crate::task::{Task, TaskDetail};
 use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
-use crate::{Result, StoreError};
+use crate::{Result, StoreError, threads};
 use async_trait::async_trait;
 use rusqlite::{Connection, ErrorCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,32 +34,8 @@ const JOBS_MAX: usize = 1_000;
 const GROUP_JOBS_MAX: usize = 500;
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Where jobs are handed over.
-pub(super) type Jobs = mpsc::Sender<Box<dyn Job>>;
-
-/// A thread that does jobs, or several. When this is dropped they do what they have, close their connections and end: the last one to
-/// close brings the journal into the file, which is then all there is.
-pub(super) struct Threads {
-    jobs: Option<Jobs>,
-    running: Vec<thread::JoinHandle<()>>,
-}
-
-impl Threads {
-    /// Where to hand over jobs; `None` when it is over.
-    pub(super) fn jobs(&self) -> Option<&Jobs> {
-        self.jobs.as_ref()
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        for thread in self.running.drain(..) {
-            // One that panicked has said so.
-            let _ = thread.join();
-        }
-    }
-}
+/// Threads that own connections.
+pub(super) type Threads = threads::Threads<Box<dyn Job>>;
 
 /// Work for a thread that owns a connection.
 pub(super) trait Job: Send {
@@ -127,40 +103,38 @@ where
 pub(super) fn start_writer(connection: Connection, clock: &Clock) -> Result<Threads> {
     let (jobs, mut waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
     let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
-    let writer = start("taskwheel-writer", move || {
+    let writer = move || {
         let mut commit_took = Duration::ZERO;
         while let Some(first) = waiting.blocking_recv() {
             commit_took = session.write(first, |worked| {
-                // One that waits alone gets a transaction of its own, where that costs less than the work so far: whoever is answered
-                // now brings more while it is at work.
-                let goes_on = worked < commit_took || waiting.len() > 1;
-                if goes_on && worked < GROUP_TIME_MAX { waiting.try_recv().ok() } else { None }
+                if takes_more(worked, commit_took, waiting.len()) { waiting.try_recv().ok() } else { None }
             });
         }
-    })?;
-    Ok(Threads { jobs: Some(jobs), running: vec![writer] })
+    };
+    Threads::start("taskwheel-writer", jobs, [writer])
+}
+
+/// Whether a transaction that has worked for so long takes another job of those that wait. One that waits alone gets a transaction of its
+/// own, where a commit costs less than the work so far: whoever is answered now brings more while it is at work.
+fn takes_more(worked: Duration, commit_took: Duration, waiting: usize) -> bool {
+    (worked < commit_took || waiting > 1) && worked < GROUP_TIME_MAX
 }
 
 /// Starts the threads that read, one for each connection.
 pub(super) fn start_readers(connections: Vec<Connection>, clock: &Clock) -> Result<Threads> {
     let (jobs, waiting) = mpsc::channel::<Box<dyn Job>>(JOBS_MAX);
-    let (waiting, mut running) = (Arc::new(Mutex::new(waiting)), Vec::new());
-    for connection in connections {
+    let waiting = Arc::new(Mutex::new(waiting));
+    let readers = connections.into_iter().map(|connection| {
         let mut session = SqliteSession { connection, clock: clock.clone(), now: Time(0) };
         let waiting = waiting.clone();
         let next = move || waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        running.push(start("taskwheel-reader", move || {
+        move || {
             while let Some(job) = next() {
                 session.read(job);
             }
-        })?);
-    }
-    Ok(Threads { jobs: Some(jobs), running })
-}
-
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>> {
-    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
-    started.map_err(|error| StoreError::Unavailable(format!("a thread cannot be started: {error}")))
+        }
+    });
+    Threads::start("taskwheel-reader", jobs, readers)
 }
 
 /// A connection, and the time at which the work on it began.
@@ -272,8 +246,7 @@ impl Session for SqliteSession {
 
     /// SQLite has the machine's own clock, and tells only its milliseconds.
     async fn clock_us(&mut self) -> Attempted<i64> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        Ok(here_us())
     }
 
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
@@ -465,6 +438,15 @@ mod tests {
         assert!(error.to_string().contains("on purpose"), "{error}");
         assert!(second_answer.try_recv().unwrap().is_ok());
         assert!(matches!(third_answer.try_recv().unwrap(), Err(Fault::Final(_))), "work that waits is a fault");
+    }
+
+    #[test]
+    fn a_transaction_takes_more_where_that_saves_more_than_it_holds_up() {
+        let commit = Duration::from_millis(1);
+        assert!(takes_more(commit / 2, commit, 1), "a commit costs more than the work so far");
+        assert!(!takes_more(commit * 2, commit, 1), "one that waits alone");
+        assert!(takes_more(commit * 2, commit, 2));
+        assert!(!takes_more(GROUP_TIME_MAX, commit, 100), "those who have waited longest are answered");
     }
 
     #[test]

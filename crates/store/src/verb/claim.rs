@@ -37,6 +37,13 @@ pub(super) async fn claim(
     Ok(claimed)
 }
 
+/// Whether a claim may find something.
+pub(super) async fn is_due(session: &mut dyn Session, memory: &Memory, request: &ClaimRequest) -> Attempted<bool> {
+    let types = memory.types.get(session).await?;
+    let mut pick = Pick { max: 1, ..pick(request, &types) };
+    Ok(!scan(session, memory, &mut pick).await?.is_empty())
+}
+
 fn pick(request: &ClaimRequest, types: &Types) -> Pick {
     let mut lanes: Vec<PickLane> = Vec::new();
     let mut add = |task_type: &str, plain_only: bool| {

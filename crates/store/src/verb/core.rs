@@ -113,6 +113,15 @@ impl<D: Database> Core<D> {
         Ok(self.claimed(self.made_due(self.counted(self.remembered(work))).await?))
     }
 
+    pub(super) async fn is_due(&self, request: ClaimRequest) -> Result<bool> {
+        let input = Arc::new((self.memory.clone(), request));
+        let look = self.database.lone(move |session| {
+            let input = input.clone();
+            Box::pin(async move { claim::is_due(session, &input.0, &input.1).await })
+        });
+        self.timed("is_due", look).await
+    }
+
     /// Counts what was claimed, once that is committed.
     pub(super) fn claimed(&self, claimed: Vec<Vec<ClaimedTask>>) -> Vec<Vec<ClaimedTask>> {
         if claimed.iter().any(|tasks| !tasks.is_empty()) {

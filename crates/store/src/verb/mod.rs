@@ -210,6 +210,10 @@ impl<D: Database> Store for SqlStore<D> {
         }
     }
 
+    async fn is_due(&self, request: ClaimRequest) -> Result<bool> {
+        self.core.is_due(request).await
+    }
+
     async fn renew(&self, workers: Vec<Heartbeat>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
         check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
         check_each(&items, Renewal::validate)?;

@@ -47,6 +47,21 @@ async fn nothing_due_is_an_empty_answer(platform: &Platform) {
     assert!(platform.claim("mail").await.is_empty());
 }
 
+async fn who_asks_whether_something_is_due_takes_nothing(platform: &Platform) {
+    let wanted = worker(&["mail"]);
+    let is_due = async || platform.store.is_due(wanted.clone()).await.unwrap();
+    platform.submit(due_in("mail", 1)).await;
+    platform.submit(task("sms")).await;
+    assert!(!is_due().await);
+    let id = platform.submit(task("mail")).await;
+    assert!(is_due().await && is_due().await);
+    platform.store.pause_type("mail".into(), true).await.unwrap();
+    assert!(!is_due().await);
+    platform.store.pause_type("mail".into(), false).await.unwrap();
+    assert_eq!(platform.claim_one("mail").await.id, id);
+    assert!(!is_due().await);
+}
+
 async fn the_highest_priority_goes_first_then_the_earliest_due_then_the_lowest_id(platform: &Platform) {
     let now = platform.now();
     let mut expected = Vec::new();
@@ -304,6 +319,7 @@ facts![
     a_claim_hands_out_the_whole_task,
     a_task_is_handed_out_once,
     nothing_due_is_an_empty_answer,
+    who_asks_whether_something_is_due_takes_nothing,
     the_highest_priority_goes_first_then_the_earliest_due_then_the_lowest_id,
     a_late_priority_passes_everything_below_it,
     future_tasks_of_a_high_priority_do_not_hold_up_due_ones,
