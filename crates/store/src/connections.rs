@@ -68,17 +68,15 @@ struct Open<C> {
     connection: C,
     opened: Instant,
     used: Instant,
-    /// When its plans were last looked at.
-    reviewed: Instant,
-    /// How large the tables were for which it planned; empty where that is not known.
-    planned_for_bytes: Vec<i64>,
+    /// When it forgot its plans, or had none.
+    planned: Instant,
     reading: Option<Reading>,
 }
 
 impl<C> Open<C> {
     fn new(connection: C) -> Open<C> {
         let now = Instant::now();
-        Open { connection, opened: now, used: now, reviewed: now, planned_for_bytes: Vec::new(), reading: None }
+        Open { connection, opened: now, used: now, planned: now, reading: None }
     }
 }
 
@@ -103,12 +101,11 @@ impl<C> Lent<C> {
         &mut self.open.as_mut().expect("it is there until it is given back").connection
     }
 
-    /// The connection, and how large the tables were for which it planned, where nobody has looked at its plans for so long. Who asks
-    /// sees to that: it counts from now again.
-    pub(crate) fn plans_to_review(&mut self, every: Duration) -> Option<(&mut C, &mut Vec<i64>)> {
-        let open = self.open.as_mut().filter(|open| open.reviewed.elapsed() > every)?;
-        open.reviewed = Instant::now();
-        Some((&mut open.connection, &mut open.planned_for_bytes))
+    /// Whether its plans are so old that they shall be made anew. Who asks sees to that: it counts from now again.
+    pub(crate) fn outlived_plans(&mut self, age_max: Duration) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.planned.elapsed() > age_max) else { return false };
+        open.planned = Instant::now();
+        true
     }
 
     /// Notes what the database's clock said just now, and what it inserts at once.

@@ -31,20 +31,15 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// How nodes hear of each other.
     type News: News;
 
-    /// So often it is seen to that plans fit how much there is. `None` where they do not depend on that.
-    const REVIEW_PLANS_EVERY: Option<Duration> = None;
+    /// Statements are planned again after so long, by a statement that lets the server forget its plans. `None` where plans do not
+    /// depend on how much there is.
+    const FORGET_PLANS: Option<(Duration, &'static str)> = None;
     const ROLLBACK: &'static str = "ROLLBACK";
     /// Whether one statement ends successful tasks.
     const SUCCEEDS_AT_ONCE: bool = false;
 
     /// Begins a transaction and reads the clock.
     async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
-
-    /// Lets the server forget the plans of a connection if tables have outgrown what they were when it planned, and notes what
-    /// they are now.
-    async fn review_plans(_: &mut ConnectionOf<Self>, _planned_for_bytes: &mut Vec<i64>) -> sqlx::Result<()> {
-        Ok(())
-    }
 
     /// The statements of the transaction that began so, or of none: then each is committed by itself.
     fn session(
@@ -169,9 +164,11 @@ where
     let told = clock.fixed().map(Time);
     let mut lent = connections.lend().await.map_err(S::fault)?;
     // One that cannot even do that is dead, which BEGIN shows without harm.
-    let is_alive = match S::REVIEW_PLANS_EVERY.and_then(|every| lent.plans_to_review(every)) {
-        Some((connection, planned_for_bytes)) => S::review_plans(connection, planned_for_bytes).await.is_ok(),
-        None => true,
+    let is_alive = match S::FORGET_PLANS {
+        Some((age_max, forget)) if lent.outlived_plans(age_max) => {
+            sqlx::raw_sql(forget).execute(lent.connection()).await.is_ok()
+        }
+        _ => true,
     };
     if let Extent::Inserts(size) = extent
         && is_alive

@@ -98,19 +98,6 @@ pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Resu
     work.await.map_err(undone)
 }
 
-/// How large each of our tables is.
-const TABLES_BYTES: &str = "
-SELECT COALESCE(array_agg(pg_relation_size(oid) ORDER BY oid), '{}') FROM pg_class
-WHERE relname LIKE 'task%' AND relkind = 'r' AND pg_table_is_visible(oid)";
-/// For a table as small as this any plan will do.
-const SMALL_TABLE_BYTES: i64 = 64 * 1024;
-
-/// Whether there is a table that is more than twice as large as it was, or whose size was not known.
-fn have_outgrown(bytes: &[i64], planned_for_bytes: &[i64]) -> bool {
-    bytes.len() != planned_for_bytes.len()
-        || bytes.iter().zip(planned_for_bytes).any(|(now, then)| *now > SMALL_TABLE_BYTES.max(2 * then))
-}
-
 struct PgServer;
 
 #[async_trait]
@@ -119,23 +106,13 @@ impl Server for PgServer {
     type Beginning = ();
     type News = Grapevine;
 
-    const REVIEW_PLANS_EVERY: Option<Duration> = Some(Duration::from_secs(3));
+    /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long. The
+    /// statements stay prepared: to prepare them again would hold up whoever comes next by milliseconds.
+    const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(3), "DISCARD PLANS"));
     const SUCCEEDS_AT_ONCE: bool = true;
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))
-    }
-
-    /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long. What
-    /// ANALYZE finds out makes the server plan anew by itself. The statements stay prepared: to prepare them again would hold up
-    /// whoever comes next by milliseconds, and so would it to plan without need.
-    async fn review_plans(connection: &mut PgConnection, planned_for_bytes: &mut Vec<i64>) -> sqlx::Result<()> {
-        let bytes: Vec<i64> = sqlx::query_scalar(TABLES_BYTES).fetch_one(&mut *connection).await?;
-        if have_outgrown(&bytes, planned_for_bytes) {
-            sqlx::raw_sql("DISCARD PLANS").execute(connection).await?;
-            *planned_for_bytes = bytes;
-        }
-        Ok(())
     }
 
     /// The trigger sees all rows of a statement at once.
@@ -187,21 +164,5 @@ fn fault(error: sqlx::Error) -> Fault {
         // It was waited for long enough.
         sqlx::Error::PoolTimedOut => Fault::Final(StoreError::Unavailable(error.to_string())),
         _ => Fault::Final(StoreError::Database(error.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plans_are_made_anew_when_a_table_has_outgrown_them() {
-        let (small, large) = (SMALL_TABLE_BYTES, 10 * SMALL_TABLE_BYTES);
-        assert!(have_outgrown(&[0, 0], &[]), "nobody knows what they were made for");
-        assert!(!have_outgrown(&[small, large], &[0, large]), "for a small table any will do");
-        assert!(have_outgrown(&[small + 1, large], &[0, large]));
-        assert!(!have_outgrown(&[small, 2 * large], &[small, large]));
-        assert!(have_outgrown(&[small, 2 * large + 1], &[small, large]));
-        assert!(!have_outgrown(&[0, 0], &[small, large]), "those of a large table are good for a small one");
     }
 }
