@@ -35,6 +35,7 @@ fn wanted(schema: &str) -> Vec<Wanted> {
             ["KEY", name, ..] | ["UNIQUE", "KEY", name, ..] | ["CONSTRAINT", name, "UNIQUE", ..] => {
                 (within, Some(name), in_brackets(part), adds(part))
             }
+            ["ALTER", "TABLE", table, "ADD", "PRIMARY", "KEY", ..] => (table, None, in_brackets(part), part.to_owned()),
             ["PRIMARY", "KEY", ..] | ["CONSTRAINT", _, "PRIMARY", ..] => (within, None, in_brackets(part), adds(part)),
             ["--", ..] => continue,
             // Without its key a column cannot number its rows either.
@@ -112,6 +113,10 @@ CREATE TABLE IF NOT EXISTS task_run (
     PRIMARY KEY (type, id),
     KEY task_run_live (status)
 ) ENGINE = InnoDB;
+CREATE TABLE task_waiting (
+    id   bigint NOT NULL
+);
+ALTER TABLE task_waiting ADD PRIMARY KEY (id);
 ";
 
     #[test]
@@ -127,6 +132,7 @@ CREATE TABLE IF NOT EXISTS task_run (
                 "CREATE INDEX task_by_key ON task (key) WHERE key IS NOT NULL",
                 "ALTER TABLE task_run ADD PRIMARY KEY (type, id)",
                 "ALTER TABLE task_run ADD KEY task_run_live (status)",
+                "ALTER TABLE task_waiting ADD PRIMARY KEY (id)",
             ]
         );
         assert!(remedies[0].starts_with("the primary key of task is missing"));

@@ -37,6 +37,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     const ROLLBACK: &'static str = "ROLLBACK";
     /// Whether one statement ends successful tasks.
     const SUCCEEDS_AT_ONCE: bool = false;
+    /// Whether one statement inserts a task and starts it.
+    const BEGINS_AT_ONCE: bool = false;
 
     /// Begins a transaction and reads the clock.
     async fn begin(connection: &mut ConnectionOf<Self>) -> Attempted<(Time, Self::Beginning)>;
@@ -84,6 +86,7 @@ where
     type News = S::News;
 
     const SUCCEEDS_AT_ONCE: bool = S::SUCCEEDS_AT_ONCE;
+    const BEGINS_AT_ONCE: bool = S::BEGINS_AT_ONCE;
 
     fn news(&self) -> &S::News {
         &self.news

@@ -237,6 +237,11 @@ pub(crate) trait Session: Send {
 
     /// Inserts tasks and answers their ids, in order.
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>>;
+    /// Inserts a task and starts it, where one statement can. `None` where something else is due in the lanes of the claim: then nothing
+    /// was done.
+    async fn insert_begun(&mut self, _: &Insert, _: &Starter, _: &Start, _: &Pick) -> Attempted<Option<TaskId>> {
+        Ok(None)
+    }
     /// The live tasks that have these unique keys (tenant, type, key), in order.
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>>;
 
@@ -387,6 +392,9 @@ pub(crate) trait Database: Send + Sync + 'static {
 
     /// Whether one statement ends successful tasks: then it needs no transaction around it.
     const SUCCEEDS_AT_ONCE: bool = false;
+
+    /// Whether one statement inserts a task and starts it.
+    const BEGINS_AT_ONCE: bool = false;
 
     /// The same for work that makes one change by one statement, and may make it again.
     async fn lone<T, F>(&self, work: F) -> Result<T>

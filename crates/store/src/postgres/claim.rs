@@ -85,13 +85,25 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = y.id OFFSET 0) t"
 );
 
-/// Which tenants a claim is for.
-const TENANTS: [&str; 3] = [
-    "AND $10::text IS NULL",
-    "AND w.tenant = $10::text",
-    // Repeats the predicate of the index over the tasks of all other tenants.
-    "AND w.tenant = $10::text AND w.tenant <> 'default'",
-];
+/// A statement for claims of all tenants, of the default tenant, and of another one, with the number of the value that names it.
+pub(super) fn of_tenants(sql: &str, tenant: &str) -> [String; 3] {
+    [
+        "AND {tenant}::text IS NULL",
+        "AND w.tenant = {tenant}::text",
+        // Repeats the predicate of the index over the tasks of all other tenants.
+        "AND w.tenant = {tenant}::text AND w.tenant <> 'default'",
+    ]
+    .map(|condition| sql.replace("{tenant}", &condition.replace("{tenant}", tenant)))
+}
+
+/// Which of these is for a claim.
+pub(super) fn place_of(tenant: Option<&str>) -> usize {
+    match tenant {
+        None => 0,
+        Some("default") => 1,
+        Some(_) => 2,
+    }
+}
 
 /// A statement by tenants, without and with categories: a plan without them is set up in half the time.
 type Statements = LazyLock<[[String; 3]; 2]>;
@@ -99,8 +111,7 @@ static PICKS: Statements = LazyLock::new(|| statements(PICK, BY_CATEGORY));
 static ALL_KEYS: Statements = LazyLock::new(|| statements(KEYS, KEYS_BY_CATEGORY));
 
 fn statements(all: &str, by_category: &str) -> [[String; 3]; 2] {
-    ["", by_category]
-        .map(|categories| TENANTS.map(|tenant| all.replace("{categories}", categories).replace("{tenant}", tenant)))
+    ["", by_category].map(|categories| of_tenants(&all.replace("{categories}", categories), "$10"))
 }
 
 /// Picks tasks, and says where their rows lie.
@@ -126,11 +137,7 @@ fn query<'q>(
     now: Time,
 ) -> Query<'q, Postgres, PgArguments> {
     let statements = &statements[usize::from(!pick.categories.is_empty())];
-    let sql: &'static str = match pick.tenant.as_deref() {
-        None => &statements[0],
-        Some("default") => &statements[1],
-        Some(_) => &statements[2],
-    };
+    let sql: &'static str = &statements[place_of(pick.tenant.as_deref())];
     sqlx::query(sql)
         .bind(now.0)
         .bind(most as i64)

@@ -110,6 +110,7 @@ impl Server for PgServer {
     /// statements stay prepared: to prepare them again would hold up whoever comes next by milliseconds.
     const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(3), "DISCARD PLANS"));
     const SUCCEEDS_AT_ONCE: bool = true;
+    const BEGINS_AT_ONCE: bool = true;
 
     async fn begin(connection: &mut PgConnection) -> Attempted<(Time, ())> {
         Ok((read_clock(connection, "BEGIN; ").await?, ()))

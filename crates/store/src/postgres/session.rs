@@ -34,6 +34,16 @@ impl Session for PgSession<'_> {
         submit::insert(self.connection, tasks).await
     }
 
+    async fn insert_begun(
+        &mut self,
+        task: &Insert,
+        starter: &Starter,
+        start: &Start,
+        pick: &Pick,
+    ) -> Attempted<Option<TaskId>> {
+        submit::insert_begun(self.connection, task, starter, start, pick, self.now).await
+    }
+
     async fn live_unique(&mut self, keys: &[(&str, &str, &str)]) -> Attempted<Vec<Option<TaskId>>> {
         submit::live_unique(self.connection, keys).await
     }

@@ -1,16 +1,18 @@
 //! Submit on PostgreSQL. The trigger on `task` puts each task where claims find it.
 
+use super::claim::{of_tenants, place_of};
 use super::fault;
-use crate::session::{Attempted, Insert, policy};
+use crate::session::{Attempted, Insert, Pick, Start, Starter, policy};
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
-use taskwheel_model::TaskId;
+use std::sync::LazyLock;
+use taskwheel_model::{TaskId, Time};
 
 /// Rows come out in the order they went in: identities are handed out as the rows arrive. Tasks that a schedule fired have five
 /// columns more.
 macro_rules! insert {
-    ($columns:literal, $arrays:literal) => {
+    ($columns:literal, $arrays:literal, $besides:literal) => {
         concat!(
             "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
@@ -30,27 +32,40 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::
   AS n(tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
        category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent",
             $columns,
-            ")
+            ")",
+            $besides,
+            "
 RETURNING id"
         )
     };
 }
-const INSERT: &str = insert!("", "");
+const INSERT: &str = insert!("", "", "");
 const INSERT_FIRED: &str = insert!(
     ", schedule_id, run_id, parent_id, root_id, context",
-    ", $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]"
+    ", $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]",
+    ""
 );
 
 pub(super) async fn insert(connection: &mut PgConnection, tasks: &[Insert]) -> Attempted<Vec<TaskId>> {
     let Some(first) = tasks.first() else { return Ok(Vec::new()) };
-    let created_at = first.created_at.0;
+    let is_fired = first.origin.is_some();
+    let query = bind_tasks(sqlx::query(if is_fired { INSERT_FIRED } else { INSERT }), tasks, first.created_at);
+    let query = if is_fired { bind_origins(query, tasks) } else { query };
+    let rows = query.fetch_all(connection).await.map_err(fault)?;
+    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+}
+
+fn bind_tasks<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    tasks: &'q [Insert],
+    created_at: Time,
+) -> Query<'q, Postgres, PgArguments> {
     macro_rules! column {
         ($of:expr) => {
             tasks.iter().map($of).collect::<Vec<_>>()
         };
     }
-    let is_fired = first.origin.is_some();
-    let query = sqlx::query(if is_fired { INSERT_FIRED } else { INSERT })
+    query
         .bind(column!(|one| one.task.tenant.as_str()))
         .bind(column!(|one| one.task.task_type.as_str()))
         .bind(column!(|one| one.task.key.as_deref()))
@@ -69,10 +84,7 @@ pub(super) async fn insert(connection: &mut PgConnection, tasks: &[Insert]) -> A
         .bind(column!(|one| one.task.affinity.as_deref()))
         .bind(column!(|one| one.task.token_id))
         .bind(column!(|one| one.task.trace_parent.as_deref()))
-        .bind(created_at);
-    let query = if is_fired { bind_origins(query, tasks) } else { query };
-    let rows = query.fetch_all(connection).await.map_err(fault)?;
-    rows.iter().map(|row| row.try_get(0).map(TaskId).map_err(fault)).collect()
+        .bind(created_at.0)
 }
 
 fn bind_origins<'q>(query: Query<'q, Postgres, PgArguments>, tasks: &'q [Insert]) -> Query<'q, Postgres, PgArguments> {
@@ -83,6 +95,54 @@ fn bind_origins<'q>(query: Query<'q, Postgres, PgArguments>, tasks: &'q [Insert]
         .bind(origins().map(|origin| origin?.parent_id.map(|id| id.0)).collect::<Vec<_>>())
         .bind(origins().map(|origin| origin?.root_id.map(|id| id.0)).collect::<Vec<_>>())
         .bind(origins().map(|origin| origin?.context.as_deref()).collect::<Vec<_>>())
+}
+
+/// Inserts a task and begins it in the same statement, unless something is due in these lanes. The trigger is told that the task waits
+/// nowhere: it fires after the rows are in, for which `free` has to be known.
+const INSERT_BEGUN: &str = concat!(
+    "
+WITH free AS MATERIALIZED (
+  SELECT set_config('taskwheel.begun', 'on', true)
+  WHERE NOT EXISTS (
+    SELECT FROM unnest($20::text[]) AS n(lane) CROSS JOIN generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
+      SELECT FROM task_waiting w WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $21 {tenant} LIMIT 1) AS due)),
+fresh AS (",
+    insert!("", "", " CROSS JOIN free"),
+    "),
+begun AS (
+  INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, expire_at, category, creator, affinity,
+                            exec_id, worker_id, host, started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
+  SELECT fresh.id, ($1::text[])[1], ($2::text[])[1], 9 - ($5::smallint[])[1], ($6::bigint[])[1], 2, 1, 1, 0, ($7::bigint[])[1],
+         ($11::text[])[1], ($12::text[])[1], ($16::text[])[1], $23, $24, $25, $21, $26, $27, 0, $28, $29, $21
+  FROM fresh)
+SELECT id FROM fresh"
+);
+static INSERTS_BEGUN: LazyLock<[String; 3]> = LazyLock::new(|| of_tenants(INSERT_BEGUN, "$22"));
+
+pub(super) async fn insert_begun(
+    connection: &mut PgConnection,
+    task: &Insert,
+    starter: &Starter,
+    start: &Start,
+    pick: &Pick,
+    now: Time,
+) -> Attempted<Option<TaskId>> {
+    let sql: &'static str = &INSERTS_BEGUN[place_of(pick.tenant.as_deref())];
+    let row = bind_tasks(sqlx::query(sql), std::slice::from_ref(task), task.created_at)
+        .bind(pick.lanes.iter().map(|lane| lane.lane.as_str()).collect::<Vec<_>>())
+        .bind(now.0)
+        .bind(&pick.tenant)
+        .bind(start.exec_id.0)
+        .bind(&starter.worker_id)
+        .bind(&starter.host)
+        .bind(start.deadline.map(|time| time.0))
+        .bind(starter.heartbeat_ms)
+        .bind(start.lease_until.map(|time| time.0))
+        .bind(start.check_at.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(fault)?;
+    row.map(|row| row.try_get(0).map(TaskId).map_err(fault)).transpose()
 }
 
 const LIVE_UNIQUE: &str = "

@@ -9,9 +9,9 @@ use taskwheel_model::{TaskId, Time};
 
 /// Waiting tasks that expire or were kept for a host, and executions one of whose clocks has run out.
 const CLOCKS: &str = "
-(SELECT id FROM task_running WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2)
+(SELECT id FROM task_running WHERE check_at <= $1 ORDER BY check_at LIMIT $2)
 UNION ALL
-(SELECT id FROM task_waiting WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2) LIMIT $2";
+(SELECT id FROM task_waiting WHERE check_at <= $1 ORDER BY check_at LIMIT $2) LIMIT $2";
 
 pub(super) async fn clocks_run_out(connection: &mut PgConnection, now: Time, max: usize) -> Attempted<Vec<TaskId>> {
     let rows = sqlx::query(CLOCKS).bind(now.0).bind(max as i64).fetch_all(connection).await.map_err(fault)?;

@@ -8,7 +8,7 @@ use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter}
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use taskwheel_model::{Event, ExecId, Life, Ran, Refusal, State, TaskId, Time, decide};
+use taskwheel_model::{Event, ExecId, Life, Ran, State, TaskId, Time, decide};
 use uuid::Uuid;
 
 /// How often a claim looks again after it has met only tasks that may not start any more.
@@ -44,7 +44,12 @@ pub(super) async fn is_due(session: &mut dyn Session, memory: &Memory, request: 
     Ok(!scan(session, memory, &mut pick).await?.is_empty())
 }
 
-fn pick(request: &ClaimRequest, types: &Types) -> Pick {
+/// Whether a claim asks for types, and for nothing that its lanes do not tell.
+pub(super) fn asks_for_types_alone(request: &ClaimRequest) -> bool {
+    request.categories.is_empty() && request.creator.is_none()
+}
+
+pub(super) fn pick(request: &ClaimRequest, types: &Types) -> Pick {
     let mut lanes: Vec<PickLane> = Vec::new();
     let mut add = |task_type: &str, plain_only: bool| {
         if types.is_paused(task_type) || lanes.iter().any(|lane| lane.lane == task_type) {
@@ -108,66 +113,79 @@ async fn start(
     let mut starts = Vec::with_capacity(picked.len());
     let mut ended = Vec::new();
     for task in picked {
-        let settings = types.settings(&task.task_type);
-        let rules = rows::rules(task.retry.as_deref(), task.max_attempts, task.timeout_ms, settings);
-        let life = Life {
-            state: State::Waiting { hold: None },
-            due: task.due,
-            expire_at: task.expire_at,
-            round: task.round,
-            attempts: task.attempts,
-            error_count: task.error_count,
-        };
-        let exec_id = new_exec_id(now);
-        let event = Event::Claim { exec_id, heartbeat_ms: request.heartbeat_ms };
-        let step = match decide(&life, &rules, &event, now) {
-            Ok(step) => step,
-            // Its rank index said it was due; whatever else it is, it is not for now.
-            Err(Refusal::TooEarly | Refusal::Unchanged | Refusal::Conflict) => continue,
-            Err(Refusal::Superseded | Refusal::Cancelled) => continue,
-        };
-        let State::Executing(execution) = &step.life.state else {
-            ended.push(task.id);
-            continue;
-        };
-        starts.push(Start {
-            id: task.id,
-            exec_id,
-            deadline: execution.deadline,
-            lease_until: request.heartbeat_ms.is_none().then(|| execution.lease_until(None)),
-            check_at: rows::check_at(&step.life).unwrap_or(now),
-        });
-        let category = task.category.or_else(|| settings.and_then(|settings| settings.category.clone()));
-        claimed.push(ClaimedTask {
-            id: task.id,
-            exec_id,
-            tenant: task.tenant,
-            task_type: task.task_type,
-            key: task.key,
-            payload: task.payload,
-            category,
-            creator: task.creator,
-            priority: u8::try_from(9 - task.rank).unwrap_or(1),
-            run_at: task.due,
-            round: task.round,
-            attempt: step.life.attempts,
-            checkpoint: task.checkpoint,
-            lease_until: execution.lease_until(Some(now)),
-            timeout_ms: rules.timeout_ms.unwrap_or(-1),
-            started_at: now,
-            trace_parent: task.trace_parent,
-            context: task.context.as_deref().map(Context::read).unwrap_or_default(),
-        });
+        let id = task.id;
+        match begin(types, request, task, now) {
+            Beginning::Starts(start, task) => {
+                starts.push(start);
+                claimed.push(*task);
+            }
+            Beginning::Ends => ended.push(id),
+            Beginning::Waits => {}
+        }
     }
-    let starter = Starter {
-        worker_id: request.worker_id.clone(),
-        host: request.host.clone(),
-        heartbeat_ms: request.heartbeat_ms,
-    };
     if !starts.is_empty() {
-        session.start(&starter, &starts).await?;
+        session.start(&starter(request), &starts).await?;
     }
     Ok(ended)
+}
+
+/// What becomes of a task that a claim has met.
+pub(super) enum Beginning {
+    Starts(Start, Box<ClaimedTask>),
+    /// It may not start any more.
+    Ends,
+    /// Its rank index said it was due; whatever else it is, it is not for now.
+    Waits,
+}
+
+pub(super) fn begin(types: &Types, request: &ClaimRequest, task: Picked, now: Time) -> Beginning {
+    let settings = types.settings(&task.task_type);
+    let rules = rows::rules(task.retry.as_deref(), task.max_attempts, task.timeout_ms, settings);
+    let life = Life {
+        state: State::Waiting { hold: None },
+        due: task.due,
+        expire_at: task.expire_at,
+        round: task.round,
+        attempts: task.attempts,
+        error_count: task.error_count,
+    };
+    let exec_id = new_exec_id(now);
+    let Ok(step) = decide(&life, &rules, &Event::Claim { exec_id, heartbeat_ms: request.heartbeat_ms }, now) else {
+        return Beginning::Waits;
+    };
+    let State::Executing(execution) = &step.life.state else { return Beginning::Ends };
+    let start = Start {
+        id: task.id,
+        exec_id,
+        deadline: execution.deadline,
+        lease_until: request.heartbeat_ms.is_none().then(|| execution.lease_until(None)),
+        check_at: rows::check_at(&step.life).unwrap_or(now),
+    };
+    let claimed = ClaimedTask {
+        id: task.id,
+        exec_id,
+        tenant: task.tenant,
+        category: task.category.or_else(|| settings.and_then(|settings| settings.category.clone())),
+        task_type: task.task_type,
+        key: task.key,
+        payload: task.payload,
+        creator: task.creator,
+        priority: u8::try_from(9 - task.rank).unwrap_or(1),
+        run_at: task.due,
+        round: task.round,
+        attempt: step.life.attempts,
+        checkpoint: task.checkpoint,
+        lease_until: execution.lease_until(Some(now)),
+        timeout_ms: rules.timeout_ms.unwrap_or(-1),
+        started_at: now,
+        trace_parent: task.trace_parent,
+        context: task.context.as_deref().map(Context::read).unwrap_or_default(),
+    };
+    Beginning::Starts(start, Box::new(claimed))
+}
+
+pub(super) fn starter(request: &ClaimRequest) -> Starter {
+    Starter { worker_id: request.worker_id.clone(), host: request.host.clone(), heartbeat_ms: request.heartbeat_ms }
 }
 
 /// Ends tasks that were due but may not start any more, so that the next claim does not meet them again.

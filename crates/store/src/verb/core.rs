@@ -45,7 +45,7 @@ impl<D: Database> Core<D> {
         self.timed(verb, self.database.transact(repeat, move |session| work(session, input.clone()))).await
     }
 
-    async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let began = Instant::now();
         let answer = work.await;
         // What a caller got wrong is no error of the store.
@@ -73,36 +73,6 @@ impl<D: Database> Core<D> {
         let created = tasks.iter().zip(&submitted).filter(|(_, (submitted, _))| submitted.created);
         self.memory.meter.submitted(created.map(|(task, _)| task.task_type.as_str()));
         Ok(submitted)
-    }
-
-    /// Submits a task for which a claim waits, and hands out to that one what is due, in the same transaction: one commit
-    /// where there would be two.
-    pub(super) async fn hand_over(
-        &self,
-        task: Arc<NewTask>,
-        request: &ClaimRequest,
-    ) -> Result<((Submitted, Time), Vec<ClaimedTask>)> {
-        let tasks = Arc::new(broken::tasks(vec![task]));
-        let input = (self.memory.clone(), tasks.clone(), Claims::new(vec![request.clone()]));
-        let work = self.change("hand_over", Repeat::Harmful, input, |session, input| {
-            Box::pin(async move {
-                let (memory, tasks, claims) = &*input;
-                let types = memory.types.get(session).await?;
-                let submitted = submit_on(session, tasks, &types).await?;
-                let ((claimed, dues, ran), calls) = claims.answer(session, memory).await?;
-                Ok((((submitted, session.now(), claimed), dues, ran), calls))
-            })
-        });
-        let (submitted, now, claimed) = self.made_due(self.counted(self.remembered(work))).await?;
-        let claimed = self.claimed(claimed).pop().unwrap_or_default();
-        let Some(submitted) = submitted.first().copied() else {
-            return Err(StoreError::Database("a task was not stored".into()));
-        };
-        self.memory.meter.submitted(tasks.iter().map(|task| task.task_type.as_str()));
-        if claimed.iter().all(|task| task.id != submitted.id) {
-            self.are_due(&LaneDue::of(&tasks, now));
-        }
-        Ok(((submitted, now), claimed))
     }
 
     pub(super) async fn claim(&self, requests: Vec<ClaimRequest>) -> Result<Vec<Vec<ClaimedTask>>> {
@@ -214,7 +184,7 @@ impl<D: Database> Core<D> {
     }
 
     /// Remembers what a verb wrote of workers' calls, once it is committed.
-    async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
+    pub(super) async fn remembered<T>(&self, work: impl Future<Output = Result<(T, Calls)>>) -> Result<T> {
         let (answer, calls) = work.await.inspect_err(|_| self.memory.watermarks.forget())?;
         self.memory.workers.remember(calls);
         Ok(answer)
@@ -241,7 +211,7 @@ impl<D: Database> Core<D> {
         Ok(answer)
     }
 
-    fn are_due(&self, dues: &[LaneDue]) {
+    pub(super) fn are_due(&self, dues: &[LaneDue]) {
         self.memory.launched.add(dues);
         self.memory.watermarks.lower(dues);
         self.database.news().tell(&mut dues.iter().map(|due| (due.task_type(), due.due)));
@@ -260,7 +230,7 @@ impl Claims {
     }
 
     /// Answers them.
-    async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Answers, Calls)> {
+    pub(super) async fn answer(&self, session: &mut dyn Session, memory: &Memory) -> Attempted<(Answers, Calls)> {
         self.begin(memory);
         claim_all(session, memory, &self.requests).await
     }

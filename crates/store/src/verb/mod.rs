@@ -14,6 +14,7 @@ mod core;
 mod ends;
 mod finish;
 mod fire;
+mod handover;
 mod launch;
 mod quotas;
 mod read;

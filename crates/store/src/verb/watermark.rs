@@ -66,6 +66,12 @@ impl Watermarks {
         })
     }
 
+    /// Whether scans of these lanes from the start are known to take no time.
+    pub(super) fn are_cheap(&self, tenant: Option<&str>, lanes: &[PickLane]) -> bool {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.iter().all(|lane| marks.get(&key(tenant, &lane.lane)).is_some_and(|mark| mark.full_took <= FULL_CHEAP))
+    }
+
     /// Learns from a scan what it came to.
     pub(super) fn learn(
         &self,

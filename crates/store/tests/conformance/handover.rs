@@ -39,6 +39,44 @@ async fn what_waits_longer_or_is_more_urgent_goes_first(platform: &Platform) {
     assert_eq!(claimed.iter().map(|task| task.id).collect::<Vec<_>>(), [first, earlier, second]);
 }
 
+/// A claim that looks as it did before, and costs little by now, so that the store may answer it by a shorter way.
+async fn known(platform: &Platform) -> ClaimRequest {
+    let request = worker(&["mail"]);
+    for _ in 0..10 {
+        assert_eq!(platform.claim_for(request.clone()).await, []);
+    }
+    request
+}
+
+async fn a_worker_that_asked_before_is_handed_one_task_after_the_other(platform: &Platform) {
+    let request = known(platform).await;
+    for attempt in 0..10 {
+        let given = NewTask { affinity: (attempt == 1).then(|| "host".into()), priority: Some(4), ..task("mail") };
+        let (id, claimed) = submit_for(platform, given, request.clone()).await;
+        let [claimed] = &*claimed else { panic!("one task, not {claimed:?}") };
+        assert_eq!((claimed.id, claimed.attempt, claimed.priority), (id, 1, 4));
+        let stored = platform.task(id).await;
+        assert_eq!((stored.status, stored.exec_id), (Status::Executing, Some(claimed.exec_id)));
+        assert!(platform.claim("mail").await.is_empty(), "nobody else gets it");
+        assert_eq!(platform.finish(claimed, Outcome::Success).await, Reported::Accepted(Status::Success));
+        assert_eq!(platform.store.contradictions().await.unwrap(), 0);
+        let plain = platform.submit(task("mail")).await;
+        let waited = platform.claim_one("mail").await;
+        assert_eq!(waited.id, plain, "what comes on the same connection waits as ever");
+        platform.finish(&waited, Outcome::Success).await;
+    }
+}
+
+async fn what_is_due_for_a_worker_that_asked_before_goes_first(platform: &Platform) {
+    let request = known(platform).await;
+    let urgent = platform.submit(NewTask { priority: Some(9), ..task("mail") }).await;
+    let (id, claimed) = submit_for(platform, task("mail"), ClaimRequest { max: 1, ..request.clone() }).await;
+    assert!(claimed.iter().all(|task| task.id == urgent), "{id} is less urgent than {urgent}");
+    let mut all: Vec<_> = claimed.into_iter().map(|task| task.id).collect();
+    all.extend(platform.claim_ids(request).await);
+    assert_eq!(all, [urgent, id]);
+}
+
 async fn what_a_claim_may_not_have_is_stored_and_waits(platform: &Platform) {
     platform.store.pause_type("paused".into(), true).await.unwrap();
     let other = ClaimRequest { tenant: Some("other".into()), ..worker(&["mail"]) };
@@ -93,6 +131,8 @@ async fn many_at_once_are_each_handed_out_once(platform: &Platform) {
 facts![
     a_task_is_handed_to_the_claim_that_waits_for_it,
     what_waits_longer_or_is_more_urgent_goes_first,
+    a_worker_that_asked_before_is_handed_one_task_after_the_other,
+    what_is_due_for_a_worker_that_asked_before_goes_first,
     what_a_claim_may_not_have_is_stored_and_waits,
     a_claim_that_is_refused_does_not_refuse_the_submit,
     many_at_once_are_each_handed_out_once,

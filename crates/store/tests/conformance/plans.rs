@@ -71,6 +71,32 @@ async fn what_was_planned_on_empty_tables_does_not_read_all_of_full_ones(platfor
     }
 }
 
+/// A table that was found empty, but as large as before, has no rows by the planner's count until it is looked at again: then every index
+/// that ends with the id seemed as good as the primary key, and a report read all that had been in it.
+async fn what_is_looked_up_by_id_in_an_emptied_table_goes_by_the_primary_key(platform: &Platform) {
+    let (raw, mut reader) = (Mutex::new(platform.raw().await), platform.raw().await);
+    platform.submit_all(vec![task("many"); 1_000]).await;
+    let claimed = platform.claim("many").await;
+    let reports = claimed.iter().map(|one| Report::new(one.id, one.exec_id, Outcome::Success)).collect();
+    platform.store.finish(reports).await.expect("the reports go through");
+    // Who reads a table keeps it from being cut short.
+    reader.run("BEGIN").await;
+    for table in ["task_waiting", "task_running"] {
+        reader.rows(&format!("SELECT count(*)::text FROM {table}")).await;
+        let emptied =
+            format!("SELECT count(*) FROM pg_class WHERE relname = '{table}' AND reltuples = 0 AND relpages > 0");
+        eventually("nothing is left in the table", || async {
+            let mut raw = raw.lock().await;
+            raw.run(&format!("VACUUM {table}")).await;
+            (raw.number(&emptied).await == 1).then_some(())
+        })
+        .await;
+        let plan = raw.lock().await.rows(&format!("EXPLAIN SELECT * FROM {table} WHERE id = 1")).await;
+        let plan: Vec<_> = plan.into_iter().flatten().flatten().collect();
+        assert!(plan[0].contains(&format!("using {table}_pkey")), "{plan:?}");
+    }
+}
+
 async fn a_claim_of_several_types_does_not_read_all_that_is_due(platform: &Platform) {
     const DUE: usize = 10_000;
     let names: Vec<_> = (0..10).map(|number| format!("type{number}")).collect();
@@ -244,7 +270,7 @@ async fn a_look_does_not_read_what_is_not_due(platform: &Platform) {
 }
 
 crate::facts! { in postgres on Postgres: a_result_costs_no_more_among_many, a_claim_of_several_types_does_not_read_all_that_is_due,
-a_claim_by_category_reads_nothing_that_waits_for_a_person,
+a_claim_by_category_reads_nothing_that_waits_for_a_person, what_is_looked_up_by_id_in_an_emptied_table_goes_by_the_primary_key,
 what_was_planned_on_empty_tables_does_not_read_all_of_full_ones, a_look_does_not_read_what_is_not_due }
 
 mod mysql {

@@ -1,8 +1,11 @@
 -- Tasks: what was submitted (task, once and for all), and how it stands, in the one of three places where it is:
 -- task_waiting, task_running or task_history. docs/schema.md describes them; docs/decisions/0002 says why they are split so.
+--
+-- Where another index ends with the id, the primary key is made last. Of a table that was empty when it was last vacuumed, the planner
+-- expects no rows: then all indexes in which it finds a column cost the same, and it takes the youngest.
 
 CREATE TABLE task (
-    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id           bigint GENERATED ALWAYS AS IDENTITY,
     tenant       text COLLATE "C" NOT NULL DEFAULT 'default' CHECK (char_length(tenant) BETWEEN 1 AND 64),
     -- A regular expression would cost more than an index.
     type         text COLLATE "C" NOT NULL CHECK (char_length(type) BETWEEN 1 AND 200
@@ -39,11 +42,12 @@ CREATE INDEX task_by_key ON task (tenant, task_key, id) WHERE task_key IS NOT NU
 CREATE INDEX task_by_creator ON task (tenant, creator, id) WHERE creator IS NOT NULL;
 CREATE INDEX task_by_category ON task (tenant, category, id) WHERE category IS NOT NULL;
 CREATE INDEX task_by_schedule ON task (tenant, schedule_id, id) WHERE schedule_id IS NOT NULL;
+ALTER TABLE task ADD PRIMARY KEY (id);
 
 -- Tasks that wait: for their time, for a worker (1 New, 5 Error), or parked for a callback or a person (4 Completed,
 -- 7 Pending; their lane is empty, so that no claim looks there). Times are milliseconds since 1970.
 CREATE TABLE task_waiting (
-    id           bigint PRIMARY KEY,
+    id           bigint NOT NULL,
     tenant       text COLLATE "C" NOT NULL,
     type         text COLLATE "C" NOT NULL,
     lane         text COLLATE "C" NOT NULL,
@@ -71,8 +75,9 @@ CREATE TABLE task_waiting (
 CREATE INDEX task_waiting_claim ON task_waiting (lane, rank, due, id);
 CREATE INDEX task_waiting_claim_tenant ON task_waiting (tenant, lane, rank, due, id) WHERE tenant <> 'default';
 CREATE INDEX task_waiting_claim_category ON task_waiting (category, rank, due, id) WHERE category IS NOT NULL AND lane <> '';
-CREATE INDEX task_waiting_check ON task_waiting (check_at, id) WHERE check_at IS NOT NULL;
+CREATE INDEX task_waiting_check ON task_waiting (check_at) WHERE check_at IS NOT NULL;
 CREATE INDEX task_waiting_by_status ON task_waiting (tenant, status, id) WHERE status <> 1;
+ALTER TABLE task_waiting ADD PRIMARY KEY (id);
 
 -- Tasks that a worker has: status 2, Executing. The primary key is the promise of at most one execution.
 CREATE TABLE task_running (
@@ -106,7 +111,7 @@ CREATE TABLE task_running (
     check_at     bigint NOT NULL,
     updated_at   bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_running_check ON task_running (check_at, id);
+CREATE INDEX task_running_check ON task_running (check_at);
 
 -- The unique keys of live tasks.
 CREATE TABLE task_unique (
@@ -276,7 +281,7 @@ INSERT INTO task_sequence (only_row, next_id) VALUES (1, 1);
 
 -- What fires, and when. The definition is JSON; each edit is a new version of it and of all its timers.
 CREATE TABLE task_schedule (
-    id         bigint NOT NULL PRIMARY KEY,
+    id         bigint NOT NULL,
     tenant     text COLLATE "C" NOT NULL,
     name       text COLLATE "C" NOT NULL,
     type       text COLLATE "C" NOT NULL,
@@ -287,6 +292,7 @@ CREATE TABLE task_schedule (
     updated_at bigint NOT NULL
 );
 CREATE INDEX task_schedule_by_tenant ON task_schedule (tenant, id);
+ALTER TABLE task_schedule ADD PRIMARY KEY (id);
 
 -- The timers of schedules. cursor_at is the due time that comes next; next_due is the same while the timer can fire.
 CREATE TABLE task_timer (
@@ -305,7 +311,7 @@ CREATE INDEX task_timer_by_schedule ON task_timer (schedule_id, place);
 -- Firings. 1 Queued, 2 Running, 3 Done, 4 Failed, 5 TimedOut, 6 Skipped, 7 Cancelled. A run of one task names it; what
 -- another is made of is kept with it, so that an edit of its schedule does not reach it.
 CREATE TABLE task_run (
-    id          bigint NOT NULL PRIMARY KEY,
+    id          bigint NOT NULL,
     tenant      text COLLATE "C" NOT NULL,
     schedule_id bigint NOT NULL,
     timer_id    bigint,
@@ -327,6 +333,7 @@ CREATE INDEX task_run_by_schedule ON task_run (schedule_id, id);
 CREATE INDEX task_run_by_tenant ON task_run (tenant, id);
 CREATE INDEX task_run_by_end ON task_run (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX task_run_live ON task_run (schedule_id, status, id) WHERE status <= 2;
+ALTER TABLE task_run ADD PRIMARY KEY (id);
 
 -- The tasks of runs that have more than one, or may have. The path is the place of a task's node in the tree: empty at the root, then 0, 0.2 and so on.
 CREATE TABLE task_step (
@@ -365,8 +372,10 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+-- Where a statement of the store begins a task as it inserts it, the task waits nowhere: that statement says so.
 CREATE TRIGGER task_goes_live AFTER INSERT ON task
-    REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION task_goes_live();
+    REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT
+    WHEN (current_setting('taskwheel.begun', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION task_goes_live();
 
 CREATE FUNCTION task_time(ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
     $$ SELECT to_timestamp(ms / 1000.0) $$;
