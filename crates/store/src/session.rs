@@ -237,8 +237,8 @@ pub(crate) trait Session: Send {
 
     /// Inserts tasks and answers their ids, in order.
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>>;
-    /// Inserts a task and starts it, where one statement can. `None` where something else is due in the lanes of the claim: then nothing
-    /// was done.
+    /// Inserts a task and starts it, where one statement can. The task is due, in one of the lanes of the claim, and has no unique key; the
+    /// claim asks for types alone. `None` where something else is due in those lanes: then nothing was done.
     async fn insert_begun(&mut self, _: &Insert, _: &Starter, _: &Start, _: &Pick) -> Attempted<Option<TaskId>> {
         Ok(None)
     }

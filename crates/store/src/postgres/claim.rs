@@ -86,14 +86,14 @@ CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = y.id OFFSET 0) t"
 );
 
 /// A statement for claims of all tenants, of the default tenant, and of another one, with the number of the value that names it.
-pub(super) fn of_tenants(sql: &str, tenant: &str) -> [String; 3] {
+pub(super) fn of_tenants(sql: &str, number: &str) -> [String; 3] {
     [
-        "AND {tenant}::text IS NULL",
-        "AND w.tenant = {tenant}::text",
+        "AND {number}::text IS NULL",
+        "AND w.tenant = {number}::text",
         // Repeats the predicate of the index over the tasks of all other tenants.
-        "AND w.tenant = {tenant}::text AND w.tenant <> 'default'",
+        "AND w.tenant = {number}::text AND w.tenant <> 'default'",
     ]
-    .map(|condition| sql.replace("{tenant}", &condition.replace("{tenant}", tenant)))
+    .map(|condition| sql.replace("{tenant}", &condition.replace("{number}", number)))
 }
 
 /// Which of these is for a claim.

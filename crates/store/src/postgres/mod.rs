@@ -108,7 +108,7 @@ impl Server for PgServer {
 
     /// A plan that was made while a table was empty may use any index of it: all look alike. It must not outlive that for long. The
     /// statements stay prepared: to prepare them again would hold up whoever comes next by milliseconds.
-    const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(3), "DISCARD PLANS"));
+    const FORGET_PLANS: Option<(Duration, &'static str)> = Some((Duration::from_secs(10), "DISCARD PLANS"));
     const SUCCEEDS_AT_ONCE: bool = true;
     const BEGINS_AT_ONCE: bool = true;
 

@@ -1,4 +1,4 @@
-//! Submit on PostgreSQL. The trigger on `task` puts each task where claims find it.
+//! Submit on PostgreSQL. The trigger on `task` puts each task where claims find it, but for one that is begun as it is inserted.
 
 use super::claim::{of_tenants, place_of};
 use super::fault;
@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 use taskwheel_model::{TaskId, Time};
 
 /// Rows come out in the order they went in: identities are handed out as the rows arrive. Tasks that a schedule fired have five
-/// columns more.
+/// columns more, and one that is begun at once is inserted only beside a row that says it may be.
 macro_rules! insert {
-    ($columns:literal, $arrays:literal, $besides:literal) => {
+    ($columns:literal, $arrays:literal, $beside:literal) => {
         concat!(
             "
 INSERT INTO task (tenant, type, task_key, payload, priority, run_at, expire_at, max_attempts, retry, timeout_ms,
@@ -33,7 +33,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::
        category, creator, route_key, slot, unique_key, affinity, token_id, trace_parent",
             $columns,
             ")",
-            $besides,
+            $beside,
             "
 RETURNING id"
         )
@@ -98,14 +98,18 @@ fn bind_origins<'q>(query: Query<'q, Postgres, PgArguments>, tasks: &'q [Insert]
 }
 
 /// Inserts a task and begins it in the same statement, unless something is due in these lanes. The trigger is told that the task waits
-/// nowhere: it fires after the rows are in, for which `free` has to be known.
+/// nowhere, and nobody else: its condition is looked at when the row is in, before the last line takes the setting back. One that has no
+/// condition would not listen, so there nothing is done.
 const INSERT_BEGUN: &str = concat!(
     "
 WITH free AS MATERIALIZED (
   SELECT set_config('taskwheel.begun', 'on', true)
   WHERE NOT EXISTS (
     SELECT FROM unnest($20::text[]) AS n(lane) CROSS JOIN generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
-      SELECT FROM task_waiting w WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $21 {tenant} LIMIT 1) AS due)),
+      SELECT FROM task_waiting w WHERE w.lane = n.lane AND w.rank = r.rank {tenant}
+        AND w.due <= GREATEST($21, (date_part('epoch', statement_timestamp()) * 1000)::bigint) LIMIT 1) AS due)
+    AND EXISTS (
+      SELECT FROM pg_trigger WHERE tgrelid = 'task'::regclass AND tgname = 'task_goes_live' AND tgqual IS NOT NULL)),
 fresh AS (",
     insert!("", "", " CROSS JOIN free"),
     "),
@@ -115,7 +119,7 @@ begun AS (
   SELECT fresh.id, ($1::text[])[1], ($2::text[])[1], 9 - ($5::smallint[])[1], ($6::bigint[])[1], 2, 1, 1, 0, ($7::bigint[])[1],
          ($11::text[])[1], ($12::text[])[1], ($16::text[])[1], $23, $24, $25, $21, $26, $27, 0, $28, $29, $21
   FROM fresh)
-SELECT id FROM fresh"
+SELECT max(id), set_config('taskwheel.begun', '', true) FROM fresh HAVING count(*) > 0"
 );
 static INSERTS_BEGUN: LazyLock<[String; 3]> = LazyLock::new(|| of_tenants(INSERT_BEGUN, "$22"));
 

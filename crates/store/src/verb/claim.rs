@@ -8,7 +8,7 @@ use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter}
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use taskwheel_model::{Event, ExecId, Life, Ran, State, TaskId, Time, decide};
+use taskwheel_model::{Event, ExecId, Life, Ran, Refusal, State, TaskId, Time, decide};
 use uuid::Uuid;
 
 /// How often a claim looks again after it has met only tasks that may not start any more.
@@ -150,8 +150,12 @@ pub(super) fn begin(types: &Types, request: &ClaimRequest, task: Picked, now: Ti
         error_count: task.error_count,
     };
     let exec_id = new_exec_id(now);
-    let Ok(step) = decide(&life, &rules, &Event::Claim { exec_id, heartbeat_ms: request.heartbeat_ms }, now) else {
-        return Beginning::Waits;
+    let event = Event::Claim { exec_id, heartbeat_ms: request.heartbeat_ms };
+    let step = match decide(&life, &rules, &event, now) {
+        Ok(step) => step,
+        Err(Refusal::TooEarly | Refusal::Unchanged | Refusal::Conflict | Refusal::Superseded | Refusal::Cancelled) => {
+            return Beginning::Waits;
+        }
     };
     let State::Executing(execution) = &step.life.state else { return Beginning::Ends };
     let start = Start {

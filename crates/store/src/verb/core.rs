@@ -45,7 +45,7 @@ impl<D: Database> Core<D> {
         self.timed(verb, self.database.transact(repeat, move |session| work(session, input.clone()))).await
     }
 
-    pub(super) async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn timed<T>(&self, verb: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let began = Instant::now();
         let answer = work.await;
         // What a caller got wrong is no error of the store.

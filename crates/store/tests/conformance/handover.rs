@@ -1,11 +1,12 @@
 //! A submit with a claim that waits for it: one transaction stores the task and hands out what is due.
 
 use crate::facts;
-use crate::support::{Platform, due_in, task, worker};
+use crate::support::{Platform, Raw, due_in, eventually, task, worker};
 use std::collections::HashSet;
 use std::sync::Arc;
 use taskwheel_model::{NewTask, Outcome, Status, TaskId};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report, Reported};
+use tokio::sync::Mutex;
 
 async fn submit_for(platform: &Platform, task: NewTask, request: ClaimRequest) -> (TaskId, Vec<ClaimedTask>) {
     let (submitted, _, claimed) = platform.store.submit_and_show(task, Some(Arc::new(request))).await.unwrap();
@@ -128,6 +129,70 @@ async fn many_at_once_are_each_handed_out_once(platform: &Platform) {
     assert_eq!(claimed.into_iter().collect::<HashSet<_>>(), ids);
 }
 
+/// Counts the tasks that wait, if only for a moment, from now on.
+async fn count_waiting(raw: &mut Raw) {
+    raw.run(
+        "CREATE TABLE waited (id bigint);
+         CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN INSERT INTO waited VALUES (NEW.id); RETURN NULL; END $$;
+         CREATE TRIGGER note_waiting AFTER INSERT ON task_waiting FOR EACH ROW EXECUTE FUNCTION note_waiting()",
+    )
+    .await;
+}
+
+/// Hands over tasks until one came without waiting; a machine that has much to do may let the first ones wait.
+async fn hand_over_at_once(platform: &Platform) -> TaskId {
+    let raw = Mutex::new(platform.raw().await);
+    count_waiting(&mut *raw.lock().await).await;
+    eventually("a task is begun at once", || async {
+        let request = known(platform).await;
+        let (id, claimed) = submit_for(platform, task("mail"), request).await;
+        let [claimed] = &*claimed else { panic!("one task, not {claimed:?}") };
+        platform.finish(claimed, Outcome::Success).await;
+        let waited = raw.lock().await.number(&format!("SELECT count(*) FROM waited WHERE id = {id}")).await;
+        (waited == 0).then_some(id)
+    })
+    .await
+}
+
+async fn a_task_for_which_a_worker_waits_does_not_wait(platform: &Platform) {
+    let id = hand_over_at_once(platform).await;
+    assert_eq!(platform.task(id).await.status, Status::Success);
+    assert_eq!(platform.store.contradictions().await.unwrap(), 0);
+}
+
+async fn what_a_trigger_of_yours_adds_to_a_task_that_is_begun_waits(platform: &Platform) {
+    let mut raw = platform.raw().await;
+    raw.run(
+        "CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN INSERT INTO task (type, task_key) VALUES ('follow', NEW.id::text); RETURN NULL; END $$;
+         CREATE TRIGGER follow AFTER INSERT ON task FOR EACH ROW WHEN (NEW.type = 'mail') EXECUTE FUNCTION follow()",
+    )
+    .await;
+    let id = hand_over_at_once(platform).await;
+    let follows = format!("SELECT count(*) FROM task_waiting JOIN task USING (id) WHERE task_key = '{id}'");
+    assert_eq!(raw.number(&follows).await, 1);
+}
+
+/// As databases have it that an earlier program made.
+async fn a_trigger_that_does_not_listen_is_not_relied_upon(platform: &Platform) {
+    let mut raw = platform.raw().await;
+    raw.run(
+        "DROP TRIGGER task_goes_live ON task;
+         CREATE TRIGGER task_goes_live AFTER INSERT ON task
+           REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION task_goes_live()",
+    )
+    .await;
+    for _ in 0..10 {
+        let request = known(platform).await;
+        let (id, claimed) = submit_for(platform, task("mail"), request).await;
+        assert_eq!(claimed.iter().map(|task| task.id).collect::<Vec<_>>(), [id]);
+        assert!(platform.claim("mail").await.is_empty(), "nobody else gets it");
+        platform.finish(&claimed[0], Outcome::Success).await;
+    }
+    assert_eq!(platform.store.contradictions().await.unwrap(), 0);
+}
+
 facts![
     a_task_is_handed_to_the_claim_that_waits_for_it,
     what_waits_longer_or_is_more_urgent_goes_first,
@@ -137,3 +202,6 @@ facts![
     a_claim_that_is_refused_does_not_refuse_the_submit,
     many_at_once_are_each_handed_out_once,
 ];
+
+facts! { in at_once_on_postgres on Postgres: a_task_for_which_a_worker_waits_does_not_wait,
+what_a_trigger_of_yours_adds_to_a_task_that_is_begun_waits, a_trigger_that_does_not_listen_is_not_relied_upon }
