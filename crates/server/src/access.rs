@@ -12,7 +12,7 @@
 //! added: see `scopes`.
 
 use crate::App;
-use crate::fresh::Age;
+use crate::fresh::{Age, Need};
 use crate::metrics;
 use crate::problem::{Answer, Problem};
 use crate::quota::Allowance;
@@ -174,10 +174,9 @@ struct Known {
 impl Gate {
     /// Who shows this header. A token that is wrong, revoked or expired is the same as none.
     async fn caller(&self, app: &Arc<App>, header: Option<&str>, may_remember: bool) -> Answer<Caller> {
-        let store = app.engine.store();
         let Some(header) = header else {
             let was_open = || self.openness().is_within(REMEMBERED_TIME_MAX).then_some(true);
-            return if or_remembered(may_remember, self.is_open(store), was_open).await? {
+            return if or_remembered(may_remember, self.is_open(app), was_open).await? {
                 Ok(Caller { token: None, asked: None })
             } else {
                 Err(Problem::unauthorized())
@@ -186,7 +185,7 @@ impl Gate {
         let shown = header.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let (id, secret) =
             shown.and_then(|(_, token)| Secret::of_token(token.trim())).ok_or_else(Problem::unauthorized)?;
-        or_remembered(may_remember, self.look(store, id), || self.remembers(id).then_some(())).await?;
+        or_remembered(may_remember, self.look(app, id), || self.remembers(id).then_some(())).await?;
         let (token, is_to_be_noted) = self.let_in(id, &secret)?;
         if is_to_be_noted {
             let app = app.clone();
@@ -200,26 +199,30 @@ impl Gate {
     }
 
     /// Whether no token has ever existed.
-    async fn is_open(&self, store: &dyn Store) -> Answer<bool> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Ok(false);
+    async fn is_open(&self, app: &Arc<App>) -> Answer<bool> {
+        if !self.is_closed.load(Ordering::Relaxed) {
+            let need = self.openness().need();
+            need.meet(app, |app| async move { app.gate.read_openness(app.engine.store()).await }).await?;
         }
-        if self.openness().must_read() {
-            let at = Instant::now();
-            if store.has_tokens().await? {
-                self.is_closed.store(true, Ordering::Relaxed);
-                return Ok(false);
-            }
-            self.openness().read(at);
+        Ok(!self.is_closed.load(Ordering::Relaxed))
+    }
+
+    async fn read_openness(&self, store: &dyn Store) -> Answer<()> {
+        let at = Instant::now();
+        if store.has_tokens().await? {
+            self.is_closed.store(true, Ordering::Relaxed);
         }
-        Ok(true)
+        self.openness().read(at);
+        Ok(())
     }
 
     /// Looks what the database says about a token, where that is not known.
-    async fn look(&self, store: &dyn Store, id: i64) -> Answer<()> {
-        if self.known().get_mut(&id).is_some_and(|known| !known.age.must_read()) {
-            return Ok(());
-        }
+    async fn look(&self, app: &Arc<App>, id: i64) -> Answer<()> {
+        let need = self.known().get_mut(&id).map_or(Need::Read, |known| known.age.need());
+        need.meet(app, move |app| async move { app.gate.read_token(app.engine.store(), id).await }).await
+    }
+
+    async fn read_token(&self, store: &dyn Store, id: i64) -> Answer<()> {
         let at = Instant::now();
         let found = store.credential(id).await?;
         let mut known = self.known();
@@ -256,15 +259,14 @@ impl Gate {
     }
 
     /// Whether a caller that was let in still would be.
-    pub(crate) async fn lets_stay(&self, app: &App, caller: &Caller) -> Answer<bool> {
-        let store = app.engine.store();
-        let Some(id) = caller.token_id() else { return self.is_open(store).await };
-        self.look(store, id).await?;
+    pub(crate) async fn lets_stay(&self, app: &Arc<App>, caller: &Caller) -> Answer<bool> {
+        let Some(id) = caller.token_id() else { return self.is_open(app).await };
+        self.look(app, id).await?;
         Ok(self.known().get(&id).is_some_and(|one| one.is_valid))
     }
 
     /// Waits until a caller would not be let in any more. While the database does not answer nobody knows.
-    pub(crate) async fn ends(&self, app: &App, caller: &Caller) {
+    pub(crate) async fn ends(&self, app: &Arc<App>, caller: &Caller) {
         let mut pause = LOOK_EVERY;
         loop {
             tokio::time::sleep(pause).await;

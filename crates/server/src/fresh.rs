@@ -1,10 +1,13 @@
 //! What was read from the database, and how long it is believed.
 
+use crate::App;
+use crate::problem::Answer;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After so long it is read again, by one call; the others go by what is known.
+/// After so long one call has it read again on the side; all go by what is known meanwhile.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// So old it is not believed any more, whoever was to read it: a caller that goes away reads nothing.
+/// So old it is not believed any more: every call reads it first.
 const BELIEVED_MAX: Duration = Duration::from_millis(1_500);
 
 /// The age of what is known. Nothing is known by default.
@@ -14,15 +17,27 @@ pub(crate) struct Age {
     asked_at: Option<Instant>,
 }
 
+/// What a call has to do before it goes by what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Nothing,
+    Refresh,
+    Read,
+}
+
 impl Age {
-    /// Whether this call must read it.
-    pub(crate) fn must_read(&mut self) -> bool {
-        let is_asked = self.asked_at.is_some_and(|at| at.elapsed() < READ_EVERY);
-        let is_known = self.is_within(READ_EVERY) || self.is_within(BELIEVED_MAX) && is_asked;
-        if !is_known {
-            self.asked_at = Some(Instant::now());
+    pub(crate) fn need(&mut self) -> Need {
+        if self.is_within(READ_EVERY) {
+            return Need::Nothing;
         }
-        !is_known
+        if !self.is_within(BELIEVED_MAX) {
+            return Need::Read;
+        }
+        if self.asked_at.is_some_and(|at| at.elapsed() < READ_EVERY) {
+            return Need::Nothing;
+        }
+        self.asked_at = Some(Instant::now());
+        Need::Refresh
     }
 
     /// Whether it was read within such a time.
@@ -36,6 +51,24 @@ impl Age {
     }
 }
 
+impl Need {
+    /// Does it. Where a refresh fails nobody is told: a later call reads, and is.
+    pub(crate) async fn meet<R, F>(self, app: &Arc<App>, read: R) -> Answer<()>
+    where
+        R: FnOnce(Arc<App>) -> F,
+        F: Future<Output = Answer<()>> + Send + 'static,
+    {
+        match self {
+            Need::Nothing => Ok(()),
+            Need::Refresh => {
+                tokio::spawn(read(app.clone()));
+                Ok(())
+            }
+            Need::Read => read(app.clone()).await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,18 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn one_call_reads_what_has_become_old_and_others_go_by_what_is_known() {
+    fn one_call_has_what_becomes_old_read_and_all_go_by_what_is_known() {
         let mut age = Age { read_at: ago(1_100), asked_at: ago(1_100) };
-        assert!(age.must_read());
-        assert!(!age.must_read(), "another call is at it");
+        assert_eq!(age.need(), Need::Refresh);
+        assert_eq!(age.need(), Need::Nothing, "another call is at it");
         age.read(Instant::now());
-        assert!(!age.must_read());
+        assert_eq!(age.need(), Need::Nothing);
     }
 
     #[test]
     fn what_is_too_old_is_not_believed_whoever_was_to_read_it() {
         let mut age = Age { read_at: ago(1_600), asked_at: ago(10) };
-        assert!(age.must_read() && age.must_read());
-        assert!(Age::default().must_read(), "nothing is known at first");
+        assert_eq!((age.need(), age.need()), (Need::Read, Need::Read));
+        assert_eq!(Age::default().need(), Need::Read, "nothing is known at first");
     }
 }

@@ -42,7 +42,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for MaybeBody<T> {
 }
 
 /// Reads a body, within its limits. A caller whose token was revoked before all of it came is refused.
-pub(crate) async fn read(app: &App, request: Request) -> Result<Bytes, Problem> {
+pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<Bytes, Problem> {
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, BODY_BYTES_MAX);
     let bytes = match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {

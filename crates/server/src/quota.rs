@@ -1,10 +1,11 @@
 //! Quotas: what a tenant may have. They are limits against mishaps, not accounts: each node counts its own submits, and the
 //! number of live tasks is a second old. What timers fire is held to them by the store.
 
+use crate::App;
 use crate::fresh::Age;
 use crate::problem::{Answer, Problem};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_store::Store;
 use taskwheel_store::access::Quota;
@@ -31,15 +32,14 @@ struct Tenant {
 
 impl Quotas {
     /// Lets a tenant submit so many tasks, or says what it has too much of. More than it may in a second is the fault of a field.
-    pub(crate) async fn admit(&self, store: &dyn Store, tenant: &str, field: &str, tasks: usize) -> Answer<()> {
-        if self.lock().age.must_read() {
-            self.read(store).await?;
-        }
+    pub(crate) async fn admit(&self, app: &Arc<App>, tenant: &str, field: &str, tasks: usize) -> Answer<()> {
+        let need = self.lock().age.need();
+        need.meet(app, |app| async move { app.quotas.read(app.engine.store()).await }).await?;
         let must_count = match self.lock().of.get(tenant) {
             None => return Ok(()),
             Some(one) => one.quota.live_max.is_some() && one.live.is_none_or(|(at, _)| at.elapsed() >= FRESH),
         };
-        let counted = if must_count { Some(store.live_tasks(tenant.to_owned()).await?) } else { None };
+        let counted = if must_count { Some(app.engine.store().live_tasks(tenant.to_owned()).await?) } else { None };
         let mut state = self.lock();
         let Some(one) = state.of.get_mut(tenant) else { return Ok(()) };
         if let Some(live) = counted {

@@ -50,7 +50,7 @@ pub(crate) async fn submit(
         // A repeated call is no new submit, and none of the tenant's quota.
         (Some(answer), _) => (answer, None),
         (None, key) => {
-            app.quotas.admit(store, &task.tenant, "tasks", 1).await?;
+            app.quotas.admit(&app, &task.tenant, "tasks", 1).await?;
             match key {
                 Some(key) => (app.engine.submit_once(key, task).await?, None),
                 None => app.engine.submit_and_show(task).await?,
@@ -156,7 +156,7 @@ pub(crate) async fn submit_batch(
     errors.extend(taken.iter().copied().map(refused));
     errors.sort_by_key(|error| error.index);
     let (indexes, tasks): (Vec<_>, Vec<_>) = tasks.into_iter().unzip();
-    app.quotas.admit(app.engine.store(), &origin.tenant, "tasks", tasks.len()).await?;
+    app.quotas.admit(&app, &origin.tenant, "tasks", tasks.len()).await?;
     let submitted = if tasks.is_empty() { Vec::new() } else { app.engine.submit(tasks).await? };
     app.spans.submitted(submitting, submitted.len());
     let item = |(index, Submitted { id, created })| BatchItem { index, id, created };

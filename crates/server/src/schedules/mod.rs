@@ -17,6 +17,7 @@ use axum::http::StatusCode;
 use input::{ScheduleEditInput, ScheduleInput};
 use runs::{PAGE_ROWS_DEFAULT, cursor};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use taskwheel_model::schedule::Shards;
 use taskwheel_model::{Cron, ScheduleStatus, Time, field, limits, zone};
 use taskwheel_store::clock::here;
@@ -220,7 +221,7 @@ async fn removed(app: &App, caller: &Caller, id: i64) -> Answer<()> {
 }
 
 /// Runs a schedule now.
-async fn started(app: &App, caller: &Caller, id: i64) -> Answer<RunView> {
+async fn started(app: &Arc<App>, caller: &Caller, id: i64) -> Answer<RunView> {
     let refused = |why: &str| Err(Problem::conflict(format!("schedule {id} was not run: {why}")));
     let (schedule, now) = found(app, caller, id).await?;
     let store = app.engine.store();
@@ -236,7 +237,7 @@ async fn started(app: &App, caller: &Caller, id: i64) -> Answer<RunView> {
             store.workers().await?.iter().filter(serves).count().min(limits::SHARDS_MAX as usize)
         }
     };
-    app.quotas.admit(store, &schedule.tenant, "shards", tasks.max(1)).await?;
+    app.quotas.admit(app, &schedule.tenant, "shards", tasks.max(1)).await?;
     match store.run_schedule(caller.actor(), caller.tenant(), id).await? {
         None => Err(no_schedule(id)),
         Some(RunNow::Run(run)) => Ok(run.into()),
