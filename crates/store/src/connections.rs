@@ -20,6 +20,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10 * 60);
 const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How long a reading of the database's clock can be counted on from.
 const READING_AGE_MAX: Duration = Duration::from_secs(1);
+/// How far the time that is counted on may lag behind the database: so long a reading may have been on its way, or this process stopped.
+pub(crate) const LAG_MAX: Duration = Duration::from_millis(20);
 /// How far two clocks of this machine may move apart meanwhile; more means that it slept, or that its clock was set.
 const APART_MAX: Duration = Duration::from_millis(50);
 
@@ -108,10 +110,12 @@ impl<C> Lent<C> {
         true
     }
 
-    /// Notes what the database's clock said just now, and what it inserts at once.
-    pub(crate) fn note_reading(&mut self, time: Time, at_once_max: Inserted) {
+    /// Notes what the database's clock said, which was asked then, and what it inserts at once. An answer that took long is too old to be
+    /// counted on from: a lease that began before its claim was sent would end too early.
+    pub(crate) fn note_reading(&mut self, asked_at: Instant, time: Time, at_once_max: Inserted) {
         if let Some(open) = &mut self.open {
-            open.reading = Some(Reading { time, at: Instant::now(), at_wall: wall_clock(), at_once_max });
+            let reading = Reading { time, at: Instant::now(), at_wall: wall_clock(), at_once_max };
+            open.reading = (asked_at.elapsed() < LAG_MAX).then_some(reading);
         }
     }
 
@@ -136,5 +140,22 @@ impl<C> Lent<C> {
         }
         let unused = idle.iter().take_while(|open| now.duration_since(open.used) > IDLE_MAX).count();
         idle.drain(..unused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reading_that_took_long_is_not_counted_on_from() {
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.expect("a place");
+        let mut lent = Lent { open: Some(Open::new(())), idle: Arc::default(), _place: place };
+        let mut is_trusted = |asked_at| {
+            lent.note_reading(asked_at, Time(1), Inserted::ANY);
+            lent.reading().is_some()
+        };
+        assert!(is_trusted(Instant::now() + LAG_MAX));
+        assert!(!is_trusted(Instant::now().checked_sub(LAG_MAX).expect("there was such a time")));
     }
 }

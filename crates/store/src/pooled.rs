@@ -16,7 +16,7 @@ use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use taskwheel_model::Time;
 
 /// How often work is tried that met a deadlock or a lost connection.
@@ -236,11 +236,12 @@ async fn begin<S: Server>(
 ) -> Attempted<(Lent<ConnectionOf<S>>, Time, S::Beginning)> {
     let mut dead = 0;
     loop {
+        let asked_at = Instant::now();
         match S::begin(lent.connection()).await {
             Err(Fault::Again(_) | Fault::Lost(_)) if dead < connections.most => dead += 1,
             began => {
                 let (now, beginning) = began?;
-                lent.note_reading(now, S::inserted_at_once_max(&beginning));
+                lent.note_reading(asked_at, now, S::inserted_at_once_max(&beginning));
                 return Ok((lent, now, beginning));
             }
         }
