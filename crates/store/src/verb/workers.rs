@@ -1,7 +1,7 @@
 //! Workers: who called when, written at most twenty times per heartbeat.
 //!
 //! Many calls of one worker may be under way at once. If each wrote that it was seen, they would queue up behind one row, and hold each
-//! other up until their transactions end. So a call must write only when the last write is older than a tenth of the heartbeat, and a
+//! other up until their transactions end. So a call must write only when the last write may be older than a tenth of the heartbeat, and a
 //! worker counts as silent only a tenth of a heartbeat after its lease: nobody is given up too early. Half-way there one call writes,
 //! and the others are spared. The rows in the database are the authority; this memory only says when they need no writing. It learns
 //! of a write once that is committed, or a call could rely on one that is rolled back, and be promised a lease of which no row knows.
