@@ -11,7 +11,7 @@
 use crate::connections::{Connections, Lent};
 use crate::faults::{self, Point};
 use crate::options::Clock;
-use crate::session::{Attempted, Database, Fault, Inserted, News, Repeat, Session, Work};
+use crate::session::{Attempted, Database, Fault, Inserted, News, Now, Repeat, Session, Work};
 use crate::{Result, StoreError};
 use async_trait::async_trait;
 use sqlx::Executor;
@@ -46,7 +46,7 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// The statements of the transaction that began so, or of none: then each is committed by itself.
     fn session(
         connection: &mut ConnectionOf<Self>,
-        now: Time,
+        now: Now,
         transaction: Option<Self::Beginning>,
     ) -> Box<dyn Session + '_>;
 
@@ -179,12 +179,14 @@ where
         && let Some((now, at_once_max)) = lent.reading()
         && size.fits(at_once_max)
     {
-        return alone::<S, T, F>(lent, told.unwrap_or(now), repeat, work).await;
+        let now = Now { time: told.unwrap_or(now), lags: told.is_none() };
+        return alone::<S, T, F>(lent, now, repeat, work).await;
     }
     let (mut lent, now, beginning) = begin::<S>(connections, lent).await?;
     // On MySQL a deadlock has rolled back all of the transaction, a lock time-out only its last statement: the ROLLBACK makes
     // them alike.
-    let answer = work(&mut *S::session(lent.connection(), told.unwrap_or(now), Some(beginning))).await;
+    let now = Now { time: told.unwrap_or(now), lags: false };
+    let answer = work(&mut *S::session(lent.connection(), now, Some(beginning))).await;
     let end = if answer.is_ok() && !faults::forgets() { "COMMIT" } else { S::ROLLBACK };
     faults::at(Point::BeforeCommit);
     let ended = sqlx::raw_sql(end).execute(lent.connection()).await;
@@ -203,7 +205,7 @@ where
 }
 
 /// Runs work without a transaction. A connection on which something failed is not used again.
-async fn alone<S, T, F>(mut lent: Lent<ConnectionOf<S>>, now: Time, repeat: Repeat, work: &F) -> Attempted<T>
+async fn alone<S, T, F>(mut lent: Lent<ConnectionOf<S>>, now: Now, repeat: Repeat, work: &F) -> Attempted<T>
 where
     S: Server,
     F: for<'s> Fn(&'s mut dyn Session) -> Work<'s, T> + Send + Sync,

@@ -190,6 +190,22 @@ pub(crate) struct Picked {
     pub context: Option<String>,
 }
 
+/// What time it is for some work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub time: Time,
+    /// Counted on from a reading of the database's clock, which may be a little ahead.
+    pub lags: bool,
+}
+
+/// A task that was inserted and started by one statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub id: TaskId,
+    /// So much later than now, by the database's clock, the execution and all its times began.
+    pub lag_ms: i64,
+}
+
 /// A task to hand out: what its claim writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
@@ -239,7 +255,7 @@ pub(crate) trait Session: Send {
     async fn insert(&mut self, tasks: &[Insert]) -> Attempted<Vec<TaskId>>;
     /// Inserts a task and starts it, where one statement can. The task is due, in one of the lanes of the claim, and has no unique key; the
     /// claim asks for types alone. `None` where something else is due in those lanes: then nothing was done.
-    async fn insert_begun(&mut self, _: &Insert, _: &Starter, _: &Start, _: &Pick) -> Attempted<Option<TaskId>> {
+    async fn insert_begun(&mut self, _: &Insert, _: &Starter, _: &Start, _: &Pick) -> Attempted<Option<Begun>> {
         Ok(None)
     }
     /// The live tasks that have these unique keys (tenant, type, key), in order.

@@ -19,7 +19,7 @@ mod workers;
 use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
-use crate::session::{Attempted, Fault, Inserted, Session};
+use crate::session::{Attempted, Fault, Inserted, Now, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, shared, submit_on as submit_in, types, undone};
 use crate::{Result, Store, StoreError};
@@ -125,9 +125,9 @@ impl Server for MySqlServer {
         ids.at_once_max()
     }
 
-    fn session(connection: &mut MySqlConnection, now: Time, transaction: Option<Ids>) -> Box<dyn Session + '_> {
+    fn session(connection: &mut MySqlConnection, now: Now, transaction: Option<Ids>) -> Box<dyn Session + '_> {
         let within = if transaction.is_some() { Within::Ours } else { Within::None };
-        Box::new(MySqlSession::new(connection, now, transaction.unwrap_or(Ids::SURE), within))
+        Box::new(MySqlSession::new(connection, now.time, transaction.unwrap_or(Ids::SURE), within))
     }
 
     fn fault(error: sqlx::Error) -> Fault {

@@ -16,7 +16,7 @@ mod workers;
 use crate::connections::Connections;
 use crate::options::{Dialect, Options};
 use crate::pooled::{Pooled, Server};
-use crate::session::{Attempted, Fault, Inserted, Session};
+use crate::session::{Attempted, Fault, Inserted, Now, Session};
 use crate::task::Submitted;
 use crate::verb::{SqlStore, Types, shared, submit_on as submit_in, types, undone};
 use crate::{Result, Store, StoreError};
@@ -90,7 +90,7 @@ pub async fn submit_on(connection: &mut PgConnection, tasks: &[NewTask]) -> Resu
         task.validate().map_err(|errors| StoreError::Invalid { index, errors })?;
     }
     let work = async {
-        let now = read_clock(connection, "").await?;
+        let now = Now { time: read_clock(connection, "").await?, lags: false };
         let mut session = PgSession { connection, now, places: HashMap::new() };
         let types = Types::new(types::all(&mut session).await?);
         submit_in(&mut session, &shared(tasks), &types).await
@@ -121,7 +121,7 @@ impl Server for PgServer {
         Inserted::ANY
     }
 
-    fn session(connection: &mut PgConnection, now: Time, _transaction: Option<()>) -> Box<dyn Session + '_> {
+    fn session(connection: &mut PgConnection, now: Now, _transaction: Option<()>) -> Box<dyn Session + '_> {
         Box::new(PgSession { connection, now, places: HashMap::new() })
     }
 

@@ -4,7 +4,7 @@ use super::{claim, finish, inspect, plain, read, read_clock_us, rows, start, sub
 use crate::plain::{Kind, Plain, PlainRow};
 use crate::rows::{Change, Record};
 use crate::search::Statement;
-use crate::session::{Attempted, Done, Ended, Insert, Pick, Picked, Session, Start, Starter, Succeed};
+use crate::session::{Attempted, Begun, Done, Ended, Insert, Now, Pick, Picked, Session, Start, Starter, Succeed};
 use crate::task::{Task, TaskDetail};
 use crate::verbs::{Count, Inspection, Outlived, Upcoming};
 use crate::worker::Worker;
@@ -15,7 +15,7 @@ use taskwheel_model::{ExecId, Outcome, Status, TaskId, Time};
 
 pub(super) struct PgSession<'c> {
     pub(super) connection: &'c mut PgConnection,
-    pub(super) now: Time,
+    pub(super) now: Now,
     /// Where picked tasks lie, which stays so while they are locked.
     pub(super) places: HashMap<TaskId, String>,
 }
@@ -23,7 +23,7 @@ pub(super) struct PgSession<'c> {
 #[async_trait]
 impl Session for PgSession<'_> {
     fn now(&self) -> Time {
-        self.now
+        self.now.time
     }
 
     async fn clock_us(&mut self) -> Attempted<i64> {
@@ -40,7 +40,7 @@ impl Session for PgSession<'_> {
         starter: &Starter,
         start: &Start,
         pick: &Pick,
-    ) -> Attempted<Option<TaskId>> {
+    ) -> Attempted<Option<Begun>> {
         submit::insert_begun(self.connection, task, starter, start, pick, self.now).await
     }
 
@@ -61,17 +61,17 @@ impl Session for PgSession<'_> {
     }
 
     async fn pick(&mut self, pick: &Pick) -> Attempted<Vec<Picked>> {
-        let (picked, places) = claim::pick(self.connection, pick, self.now).await?;
+        let (picked, places) = claim::pick(self.connection, pick, self.now.time).await?;
         self.places.extend(picked.iter().map(|task| task.id).zip(places));
         Ok(picked)
     }
 
     async fn start(&mut self, starter: &Starter, starts: &[Start]) -> Attempted<()> {
-        start::start(self.connection, starter, starts, &self.places, self.now).await
+        start::start(self.connection, starter, starts, &self.places, self.now.time).await
     }
 
     async fn succeed(&mut self, done: &[Done], how: Succeed) -> Attempted<Vec<Ended>> {
-        finish::succeed(self.connection, done, how, self.now).await
+        finish::succeed(self.connection, done, how, self.now.time).await
     }
 
     async fn load(&mut self, ids: &[TaskId]) -> Attempted<Vec<Record>> {
@@ -87,11 +87,11 @@ impl Session for PgSession<'_> {
     }
 
     async fn clocks_run_out(&mut self, max: usize) -> Attempted<Vec<TaskId>> {
-        workers::clocks_run_out(self.connection, self.now, max).await
+        workers::clocks_run_out(self.connection, self.now.time, max).await
     }
 
     async fn silent_workers(&mut self) -> Attempted<Vec<String>> {
-        workers::silent(self.connection, self.now).await
+        workers::silent(self.connection, self.now.time).await
     }
 
     async fn executions_of(&mut self, worker_ids: &[String], max: usize) -> Attempted<Vec<TaskId>> {
@@ -107,7 +107,7 @@ impl Session for PgSession<'_> {
     }
 
     async fn seen(&mut self, worker_ids: &[String]) -> Attempted<usize> {
-        workers::seen(self.connection, worker_ids, self.now).await
+        workers::seen(self.connection, worker_ids, self.now.time).await
     }
 
     async fn watched_at(&mut self) -> Attempted<Time> {
@@ -115,11 +115,11 @@ impl Session for PgSession<'_> {
     }
 
     async fn note_watch(&mut self) -> Attempted<()> {
-        workers::note_watch(self.connection, self.now).await
+        workers::note_watch(self.connection, self.now.time).await
     }
 
     async fn welcome_workers(&mut self, away_ms: i64) -> Attempted<()> {
-        workers::welcome(self.connection, away_ms, self.now).await
+        workers::welcome(self.connection, away_ms, self.now.time).await
     }
 
     async fn workers(&mut self) -> Attempted<Vec<Worker>> {
@@ -127,7 +127,7 @@ impl Session for PgSession<'_> {
     }
 
     async fn upcoming(&mut self, types: &[String], until: Time, max: usize) -> Attempted<Vec<Upcoming>> {
-        read::upcoming(self.connection, types, self.now, until, max).await
+        read::upcoming(self.connection, types, self.now.time, until, max).await
     }
 
     async fn show(&mut self, id: TaskId) -> Attempted<Option<TaskDetail>> {
@@ -155,7 +155,7 @@ impl Session for PgSession<'_> {
     }
 
     async fn inspect(&mut self) -> Attempted<Inspection> {
-        inspect::inspect(self.connection, self.now).await
+        inspect::inspect(self.connection, self.now.time).await
     }
 
     async fn contradictions(&mut self) -> Attempted<u64> {

@@ -2,8 +2,8 @@
 
 use super::claim::{of_tenants, place_of};
 use super::fault;
-use crate::session::{Attempted, Insert, Pick, Start, Starter, policy};
-use sqlx::postgres::{PgArguments, PgConnection};
+use crate::session::{Attempted, Begun, Insert, Now, Pick, Start, Starter, policy};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
 use std::sync::LazyLock;
@@ -100,10 +100,14 @@ fn bind_origins<'q>(query: Query<'q, Postgres, PgArguments>, tasks: &'q [Insert]
 /// Inserts a task and begins it in the same statement, unless something is due in these lanes. The trigger is told that the task waits
 /// nowhere, and nobody else: its condition is looked at when the row is in, before the last line takes the setting back. One that has no
 /// condition would not listen, so there nothing is done.
+///
+/// Where now was counted on (`$30`), the execution begins when the statement does, by the database's clock, and so do its times: its claim
+/// was sent before that.
 const INSERT_BEGUN: &str = concat!(
     "
 WITH free AS MATERIALIZED (
-  SELECT set_config('taskwheel.begun', 'on', true)
+  SELECT set_config('taskwheel.begun', 'on', true),
+    CASE WHEN $30 THEN GREATEST(floor(date_part('epoch', statement_timestamp()) * 1000)::bigint - $21, 0) ELSE 0 END AS lag
   WHERE NOT EXISTS (
     SELECT FROM unnest($20::text[]) AS n(lane) CROSS JOIN generate_series(0, 8) AS r(rank) CROSS JOIN LATERAL (
       SELECT FROM task_waiting w WHERE w.lane = n.lane AND w.rank = r.rank {tenant}
@@ -117,9 +121,9 @@ begun AS (
   INSERT INTO task_running (id, tenant, type, rank, due, status, round, attempts, error_count, expire_at, category, creator, affinity,
                             exec_id, worker_id, host, started_at, deadline, heartbeat_ms, named, lease_until, check_at, updated_at)
   SELECT fresh.id, ($1::text[])[1], ($2::text[])[1], 9 - ($5::smallint[])[1], ($6::bigint[])[1], 2, 1, 1, 0, ($7::bigint[])[1],
-         ($11::text[])[1], ($12::text[])[1], ($16::text[])[1], $23, $24, $25, $21, $26, $27, 0, $28, $29, $21
-  FROM fresh)
-SELECT max(id), set_config('taskwheel.begun', '', true) FROM fresh HAVING count(*) > 0"
+         ($11::text[])[1], ($12::text[])[1], ($16::text[])[1], $23, $24, $25, $21 + lag, $26 + lag, $27, 0, $28 + lag, $29 + lag, $21
+  FROM fresh CROSS JOIN free)
+SELECT max(fresh.id), max(lag), set_config('taskwheel.begun', '', true) FROM fresh CROSS JOIN free HAVING count(*) > 0"
 );
 static INSERTS_BEGUN: LazyLock<[String; 3]> = LazyLock::new(|| of_tenants(INSERT_BEGUN, "$22"));
 
@@ -129,12 +133,12 @@ pub(super) async fn insert_begun(
     starter: &Starter,
     start: &Start,
     pick: &Pick,
-    now: Time,
-) -> Attempted<Option<TaskId>> {
+    now: Now,
+) -> Attempted<Option<Begun>> {
     let sql: &'static str = &INSERTS_BEGUN[place_of(pick.tenant.as_deref())];
     let row = bind_tasks(sqlx::query(sql), std::slice::from_ref(task), task.created_at)
         .bind(pick.lanes.iter().map(|lane| lane.lane.as_str()).collect::<Vec<_>>())
-        .bind(now.0)
+        .bind(now.time.0)
         .bind(&pick.tenant)
         .bind(start.exec_id.0)
         .bind(&starter.worker_id)
@@ -143,10 +147,12 @@ pub(super) async fn insert_begun(
         .bind(starter.heartbeat_ms)
         .bind(start.lease_until.map(|time| time.0))
         .bind(start.check_at.0)
+        .bind(now.lags)
         .fetch_optional(connection)
         .await
         .map_err(fault)?;
-    row.map(|row| row.try_get(0).map(TaskId).map_err(fault)).transpose()
+    let begun = |row: PgRow| Ok(Begun { id: TaskId(row.try_get(0)?), lag_ms: row.try_get(1)? });
+    row.map(begun).transpose().map_err(fault)
 }
 
 const LIVE_UNIQUE: &str = "

@@ -9,7 +9,7 @@ use super::core::{Claims, Core};
 use super::submit::{settle, submit_on};
 use super::watermark::LaneDue;
 use super::{Memory, broken, claim, step};
-use crate::session::{Attempted, Database, Inserted, Repeat, Session};
+use crate::session::{Attempted, Begun, Database, Inserted, Repeat, Session};
 use crate::task::Submitted;
 use crate::worker::{ClaimRequest, ClaimedTask};
 use crate::{Result, StoreError};
@@ -99,5 +99,8 @@ async fn begin(
     let picked = insert.picked(TaskId(0), &lane);
     let claim::Beginning::Starts(start, claimed) = claim::begin(&types, request, picked, now) else { return Ok(None) };
     let begun = session.insert_begun(&insert, &claim::starter(request), &start, &pick).await?;
-    Ok(begun.map(|id| ((Submitted { id, created: true }, now), vec![ClaimedTask { id, ..*claimed }])))
+    Ok(begun.map(|Begun { id, lag_ms }| {
+        let (started_at, lease_until) = (claimed.started_at.plus_ms(lag_ms), claimed.lease_until.plus_ms(lag_ms));
+        ((Submitted { id, created: true }, now), vec![ClaimedTask { id, started_at, lease_until, ..*claimed }])
+    }))
 }

@@ -4,8 +4,12 @@ use crate::facts;
 use crate::support::{Platform, Raw, due_in, eventually, task, worker};
 use std::collections::HashSet;
 use std::sync::Arc;
-use taskwheel_model::{NewTask, Outcome, Status, TaskId};
+use std::time::Duration;
+use taskwheel_model::{NewTask, Outcome, Status, TaskId, Time, limits};
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Report, Reported};
+use taskwheel_store::{Clock, Options};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
 async fn submit_for(platform: &Platform, task: NewTask, request: ClaimRequest) -> (TaskId, Vec<ClaimedTask>) {
@@ -174,6 +178,69 @@ async fn what_a_trigger_of_yours_adds_to_a_task_that_is_begun_waits(platform: &P
     assert_eq!(raw.number(&follows).await, 1);
 }
 
+/// A link to a database on which the clock's answers take so long.
+async fn slow_clock(url: &str, delay: Duration) -> String {
+    let address = url.rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("an address").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = url.replace(&address, &listener.local_addr().unwrap().to_string());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let server = TcpStream::connect(&address).await.unwrap();
+            tokio::spawn(pass_on(stream, server, delay));
+        }
+    });
+    slow
+}
+
+async fn pass_on(mut client: TcpStream, mut server: TcpStream, delay: Duration) {
+    let (mut asked, mut answered, mut is_of_clock) = ([0; 65_536], [0; 65_536], false);
+    loop {
+        let is_passed_on = tokio::select! {
+            Ok(bytes @ 1..) = client.read(&mut asked) => {
+                is_of_clock |= asked[..bytes].windows(15).any(|word| word == b"clock_timestamp");
+                server.write_all(&asked[..bytes]).await
+            }
+            Ok(bytes @ 1..) = server.read(&mut answered) => {
+                if std::mem::take(&mut is_of_clock) {
+                    tokio::time::sleep(delay).await;
+                }
+                client.write_all(&answered[..bytes]).await
+            }
+            else => return,
+        };
+        if is_passed_on.is_err() {
+            return;
+        }
+    }
+}
+
+/// The time that is counted on from a reading lags by what its answer took; a lease does not.
+async fn a_lease_begins_no_earlier_than_it_was_asked_for(platform: &Platform) {
+    let raw = Mutex::new(platform.raw().await);
+    count_waiting(&mut *raw.lock().await).await;
+    let url = slow_clock(platform.url(), Duration::from_millis(10)).await;
+    let change = |options: &mut Options| (options.url, options.clock) = (url, Clock::Database);
+    let store = platform.open_again(change).await.unwrap();
+    eventually("a task is begun at once", || async {
+        let request = worker(&["mail"]);
+        for _ in 0..10 {
+            assert_eq!(store.claim(vec![request.clone()]).await.unwrap(), [vec![]]);
+        }
+        let clock = "SELECT floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
+        let asked_at = Time(raw.lock().await.number(clock).await);
+        let (_, _, claimed) = store.submit_and_show(task("mail"), Some(Arc::new(request))).await.unwrap();
+        let [claimed] = &*claimed else { panic!("one task, not {claimed:?}") };
+        assert!(claimed.started_at >= asked_at, "{:?} is before {asked_at:?}", claimed.started_at);
+        assert_eq!(claimed.lease_until.ms_since(claimed.started_at), limits::LEASE_MS_DEFAULT);
+        let stored = store.get(None, claimed.id).await.unwrap().expect("it is there").task;
+        assert_eq!((stored.started_at, stored.lease_until), (Some(claimed.started_at), Some(claimed.lease_until)));
+        store.finish(vec![Report::new(claimed.id, claimed.exec_id, Outcome::Success)]).await.unwrap();
+        let waited = raw.lock().await.number(&format!("SELECT count(*) FROM waited WHERE id = {}", claimed.id)).await;
+        (waited == 0).then_some(())
+    })
+    .await;
+}
+
 /// As databases have it that an earlier program made.
 async fn a_trigger_that_does_not_listen_is_not_relied_upon(platform: &Platform) {
     let mut raw = platform.raw().await;
@@ -204,4 +271,5 @@ facts![
 ];
 
 facts! { in at_once_on_postgres on Postgres: a_task_for_which_a_worker_waits_does_not_wait,
-what_a_trigger_of_yours_adds_to_a_task_that_is_begun_waits, a_trigger_that_does_not_listen_is_not_relied_upon }
+what_a_trigger_of_yours_adds_to_a_task_that_is_begun_waits, a_trigger_that_does_not_listen_is_not_relied_upon,
+a_lease_begins_no_earlier_than_it_was_asked_for }
