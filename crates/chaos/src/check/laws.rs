@@ -287,7 +287,8 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
     // The calls of each worker that were answered: when they were sent, and when answered.
     let mut calls: HashMap<&str, Vec<(i64, i64)>> = HashMap::new();
     let (mut named, mut ended): (HashMap<&str, i64>, HashMap<&str, i64>) = Default::default();
-    let mut asked: HashMap<&str, Vec<i64>> = HashMap::new();
+    // By execution, when it was named, and whether that was answered.
+    let mut asked: HashMap<&str, Vec<(i64, bool)>> = HashMap::new();
     let mut meddled: HashMap<i64, i64> = HashMap::new();
     for line in lines {
         match &line.fact {
@@ -296,6 +297,9 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
                 calls.entry(worker).or_default().push((*sent, line.at));
                 for (_, exec, state) in items {
                     named.entry(exec).or_insert(line.at);
+                    if let Some((_, is_answered)) = asked.get_mut(exec.as_str()).and_then(|asked| asked.last_mut()) {
+                        *is_answered = true;
+                    }
                     if state != "ok" {
                         ended.entry(exec).or_insert(*sent);
                     }
@@ -303,7 +307,7 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
             }
             Fact::Renewing { execs } => {
                 for exec in execs {
-                    asked.entry(exec).or_default().push(line.at);
+                    asked.entry(exec).or_default().push((line.at, false));
                 }
             }
             Fact::Reporting { exec, .. } => {
@@ -332,12 +336,15 @@ fn seen(lines: &[Line]) -> BTreeMap<i64, Vec<Seen<'_>>> {
         if let Some(timeout_ms) = timeout_ms {
             until = until.min(sent + timeout_ms);
         }
-        // One that was cancelled is over when its worker asks for it, whether or not the answer arrived.
-        let heard = meddled
-            .get(id)
-            .and_then(|cancelled| asked.get(exec.as_str()).and_then(|asked| asked.iter().find(|at| *at >= cancelled)));
-        for end in ended.get(exec.as_str()).into_iter().chain(heard) {
-            until = until.min(*end);
+        // One that was cancelled is over when its worker asks for it, whether or not the answer arrived. A call that was sent before, and
+        // never answered, may have been on its way when it was cancelled.
+        let heard = meddled.get(id).and_then(|cancelled| {
+            let asked = asked.get(exec.as_str())?;
+            let (at, _) = asked.iter().find(|(at, is_answered)| at >= cancelled || !is_answered)?;
+            Some(*at.max(cancelled))
+        });
+        for end in ended.get(exec.as_str()).copied().into_iter().chain(heard) {
+            until = until.min(end);
         }
         all.entry(*id).or_default().push(Seen { exec, given: line.at, lived_until: until });
     }

@@ -131,6 +131,21 @@ fn a_cancelled_execution_lives_until_its_worker_asks() {
 }
 
 #[test]
+fn a_call_on_its_way_at_a_cancel_may_hear_of_it() {
+    let (mut lines, tasks) = good();
+    let renewing = Fact::Renewing { execs: vec!["first".into()] };
+    lines.splice(
+        3..3,
+        [(1_050, renewing), (1_100, Fact::Acting { id: 1, action: "cancel".into() })]
+            .map(|(at, fact)| Line { at, fact }),
+    );
+    (lines[5].at, lines[5].fact) = (2_000, claimed("second", 1_990));
+    assert_eq!(check(&lines, &tasks), []);
+    lines.insert(4, Line { at: 1_060, fact: renewed("first", 1_050) });
+    assert_broken(Law::OneExecution, &lines, &tasks);
+}
+
+#[test]
 fn attempts_that_overlap_in_the_records_are_noticed() {
     let (lines, mut tasks) = good();
     tasks[0].attempts[0].finished_at = Some(4_996);
