@@ -14,6 +14,8 @@ import { readFileSync } from "node:fs";
 
 export const url = process.argv[3];
 export const range = (length, make) => Array.from({ length }, (_, n) => make(n));
+// How many connections so many clients have: one each, or fewer that they share, by the last word of a submit.
+export const connections = (clients) => Math.min(clients, { one: 1, eight: 8 }[process.argv[6]] ?? clients);
 export const day = 24 * 3600 * 1000;
 
 const now = () => performance.timeOrigin + performance.now();

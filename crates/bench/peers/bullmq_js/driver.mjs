@@ -1,6 +1,6 @@
 // Drives BullMQ by the commands of ../README.md.
 import { Queue, Worker } from "bullmq";
-import { day, drive, range, url } from "../driver.mjs";
+import { connections, day, drive, range, url } from "../driver.mjs";
 
 const { hostname: host, port } = new URL(url);
 const connection = { host, port: Number(port), maxRetriesPerRequest: null };
@@ -14,11 +14,7 @@ function job({ data, at }) {
 }
 
 await drive({
-  // A connection for each client, or fewer that they share, by the last word of the command.
-  open(clients) {
-    const shared = { one: 1, eight: 8 }[process.argv[6]] ?? clients;
-    return range(Math.min(clients, shared), () => new Queue("noop", { connection }));
-  },
+  open: (clients) => range(connections(clients), () => new Queue("noop", { connection })),
   add: (queues, data, client) => queues[client % queues.length].add("noop", data, opts),
   addMany: (queues, jobs) => queues[0].addBulk(jobs.map(job)),
   async future(rows) {

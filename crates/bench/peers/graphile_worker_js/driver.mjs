@@ -1,7 +1,7 @@
 // Drives graphile-worker by the commands of ../README.md.
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
 import pg from "pg";
-import { drive, url as connectionString } from "../driver.mjs";
+import { connections, drive, url as connectionString } from "../driver.mjs";
 
 // Its defaults fetch one job at a time. These fetch and complete in batches, which is what makes it fast.
 const batched = { concurrentJobs: 24, maxPoolSize: 25, completeJobBatchDelay: 0, failJobBatchDelay: 0 };
@@ -16,7 +16,7 @@ const preset = (more) => ({ worker: { connectionString, logger: new Logger(() =>
 const jobs = "graphile_worker._private_jobs";
 
 async function open(clients) {
-  const utils = await makeWorkerUtils({ preset: preset({ maxPoolSize: Math.max(2, clients) }) });
+  const utils = await makeWorkerUtils({ preset: preset({ maxPoolSize: Math.max(2, connections(clients)) }) });
   await utils.migrate();
   return utils;
 }

@@ -1,7 +1,7 @@
 // Drives pg-boss by the commands of ../README.md.
 import pg from "pg";
 import { PgBoss } from "pg-boss";
-import { drive, url as connectionString } from "../driver.mjs";
+import { connections, drive, url as connectionString } from "../driver.mjs";
 
 // Its defaults fetch one job each two seconds. These fetch and complete in batches, which is what makes it fast.
 const settings = {
@@ -29,7 +29,7 @@ async function query(sql) {
 }
 
 await drive({
-  open: (clients) => open({ max: Math.max(2, clients) }),
+  open: (clients) => open({ max: Math.max(2, connections(clients)) }),
   add: (boss, data) => boss.send("noop", data),
   addMany: (boss, jobs) =>
     boss.insert("noop", jobs.map(({ data, at }) => ({ data, ...(at && { startAfter: new Date(at) }) }))),

@@ -56,9 +56,9 @@ def expect(url, jobs):
         raise SystemExit(f"{jobs} jobs should be stored; {stored} are")
 
 
-async def submit(url, clients, seconds):
+async def submit(url, clients, seconds, sharing="own"):
     clients, seconds, done = int(clients), float(seconds), 0
-    app, noop, _ = application(url, max(2, clients))
+    app, noop, _ = application(url, max(2, min(clients, 8) if sharing == "eight" else clients))
     async with app.open_async():
         await apply_schema(app, url)
         await asyncio.gather(*[noop.defer_async(number=0) for _ in range(clients)])

@@ -10,7 +10,12 @@ pub(super) const PLOTS: [Plot; 6] = [
     (
         "submit.svg",
         "Single submits a second, each answered when it is stored",
-        &[("submit1", "1 client"), ("submit16", "16 clients"), ("submit64", "64 clients")],
+        &[
+            ("submit1", "1 client"),
+            ("submit16", "16 clients"),
+            ("submit64", "64 clients"),
+            ("submit64own", "64, a connection each"),
+        ],
     ),
     ("bulk.svg", "Submits a second, 1,000 a call", &[("bulk", "1 client")]),
     (

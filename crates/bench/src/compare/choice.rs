@@ -3,7 +3,7 @@
 use super::failed;
 use super::measure::Entrant;
 use super::settings::{Flags, Measure};
-use super::systems::JOBS;
+use super::systems::{JOBS, OWN};
 use crate::common::report::progress;
 use crate::floor::Result;
 
@@ -22,7 +22,7 @@ impl Measure {
             Measure::Drain1 | Measure::Future | Measure::Horizon => Some(Measure::Drain1),
             Measure::Drain2 => Some(Measure::Drain2),
             Measure::Submit16 | Measure::Submit64 => Some(self),
-            Measure::Submit1 | Measure::Bulk | Measure::Latency | Measure::Delayed => None,
+            Measure::Submit1 | Measure::Submit64Own | Measure::Bulk | Measure::Latency | Measure::Delayed => None,
         }
     }
 
@@ -80,6 +80,8 @@ impl Entrant {
         match measure.trial() {
             Some(Measure::Submit16 | Measure::Submit64) => self.system.submits,
             Some(_) => self.system.drains,
+            // There is no choice, but a driver that has one must be told.
+            None if measure == Measure::Submit64Own && self.system.submits.contains(&OWN) => &[OWN],
             None => &[],
         }
     }

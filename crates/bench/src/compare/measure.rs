@@ -58,6 +58,9 @@ impl Measure {
             Measure::Submit1 => rate("submit1", "single submits, 1 client".into()),
             Measure::Submit16 => rate("submit16", "single submits, 16 clients".into()),
             Measure::Submit64 => rate("submit64", "single submits, 64 clients".into()),
+            Measure::Submit64Own => {
+                rate("submit64own", "single submits, 64 clients, a connection each, one job a call".into())
+            }
             Measure::Bulk => rate("bulk", "bulk submits, 1,000 a call, 1 client".into()),
             Measure::Drain1 => vec![
                 line("drain1", format!("drain of {jobs}, 1 worker process, vacuumed"), Unit::PerSecond),
@@ -112,7 +115,7 @@ impl Entrant {
         match measure {
             Measure::Submit1 => rate(self.submit(&url, "1", &seconds, measure).await?),
             Measure::Submit16 => rate(self.submit(&url, "16", &seconds, measure).await?),
-            Measure::Submit64 => rate(self.submit(&url, "64", &seconds, measure).await?),
+            Measure::Submit64 | Measure::Submit64Own => rate(self.submit(&url, "64", &seconds, measure).await?),
             Measure::Bulk => rate(self.program.figures(&["bulk", &url, &seconds]).await?),
             Measure::Drain1 => {
                 let figures = self.drain(place, measure, flags).await?;

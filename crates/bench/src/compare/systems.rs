@@ -37,7 +37,7 @@ pub(crate) struct System {
     pub(crate) settings: &'static str,
     /// The settings of a drain: all are tried once, the fastest is measured.
     pub(crate) drains: &'static [&'static str],
-    /// The same for submits by several clients; none where there is nothing to choose.
+    /// The same for submits by several clients that may share; none where there is nothing to choose, and each has a connection.
     pub(crate) submits: &'static [&'static str],
     /// How often it looks for what falls due, where that is not its driver's choice.
     pub(crate) polls_ms: Option<&'static str>,
@@ -51,6 +51,11 @@ pub(crate) struct System {
     pub(crate) part: Option<(&'static [Measure], &'static str)>,
     driver: Driver,
 }
+
+/// The setting of submits where each client has a connection of its own.
+pub(crate) const OWN: &str = "own";
+/// The settings of a pool: a connection for each client, or eight that they share.
+const POOL: &[&str] = &[OWN, "eight"];
 
 /// What a drain has unless a system is slow.
 pub(crate) const JOBS: u64 = 100_000;
@@ -84,10 +89,13 @@ const FLOOR: System = System {
 
 const EMBEDDED: &str = "an engine in the process; submits by the SDK; workers of the SDK, 64 handlers at once, queue of 4,000; the history \
                         of what succeeded is kept";
-const HTTP: &str = "`taskwheel serve` as it starts; submits by plain HTTP/1.1 clients on connections of their own that stay open, or sharing a client of the SDK; workers of the SDK, \
-                    64 handlers at once, queue of 4,000; the history of what succeeded is kept";
+const HTTP: &str = "`taskwheel serve` as it starts; submits by plain HTTP/1.1 clients on connections of their own that stay open, one \
+                    task a call (`own`), or sharing a client of the SDK, whose calls carry all that is submitted meanwhile (`one`); \
+                    workers of the SDK, 64 handlers at once, queue of 4,000; the history of what succeeded is kept";
 const NOT_KEPT: &str = "an engine in the process; workers of the SDK, 64 handlers at once, queue of 4,000; what succeeded is not kept, as \
                         the graphile workers delete it too; only drains: nothing else depends on what is kept";
+const NO_CONNECTIONS: (Measure, &str) =
+    (Measure::Submit64Own, "the engine is in the process: there are no connections");
 const NO_DEAD_ROWS: (Measure, &str) = (Measure::Horizon, "SQLite leaves no dead rows behind");
 const NO_SNAPSHOT: (Measure, &str) = (Measure::Horizon, "no transaction that could hold anything back");
 const REDIS: &str = "Redis as shipped answers before anything is on disk";
@@ -98,7 +106,7 @@ pub(crate) const ALL: &[System] = &[
         name: "taskwheel-sqlite",
         title: "Taskwheel, SQLite, embedded",
         settings: EMBEDDED,
-        lacks: &[(Measure::Drain2, "an SQLite file belongs to one process"), NO_DEAD_ROWS],
+        lacks: &[NO_CONNECTIONS, (Measure::Drain2, "an SQLite file belongs to one process"), NO_DEAD_ROWS],
         ..OURS
     },
     System {
@@ -106,7 +114,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, SQLite, HTTP",
         settings: HTTP,
         lacks: &[NO_DEAD_ROWS],
-        submits: &["own", "one"],
+        submits: &[OWN, "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },
@@ -115,6 +123,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, PostgreSQL, embedded",
         storage: Storage::Postgres,
         settings: EMBEDDED,
+        lacks: &[NO_CONNECTIONS],
         ..OURS
     },
     System {
@@ -131,7 +140,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, PostgreSQL, HTTP",
         storage: Storage::Postgres,
         settings: HTTP,
-        submits: &["own", "one"],
+        submits: &[OWN, "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },
@@ -140,6 +149,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, MariaDB, embedded",
         storage: Storage::Mysql,
         settings: EMBEDDED,
+        lacks: &[NO_CONNECTIONS],
         ..OURS
     },
     System {
@@ -147,7 +157,7 @@ pub(crate) const ALL: &[System] = &[
         title: "Taskwheel, MariaDB, HTTP",
         storage: Storage::Mysql,
         settings: HTTP,
-        submits: &["own", "one"],
+        submits: &[OWN, "one"],
         driver: Driver::Ours("http"),
         ..OURS
     },
@@ -159,9 +169,11 @@ pub(crate) const ALL: &[System] = &[
         title: "graphile-worker (npm)",
         version: "0.18.0",
         storage: Storage::Postgres,
-        settings: "drain: 24 jobs at once, pool of 25, local queue of 500 with or without refetchDelay 10 ms, batched completion; \
-                   latency: 4 at once, no local queue; delayed: the same, polling each 10 ms; finished jobs are deleted",
+        settings: "submits: a pool of a connection for each client, or of eight; drain: 24 jobs at once, pool of 25, local queue of 500 \
+                   with or without refetchDelay 10 ms, batched completion; latency: 4 at once, no local queue; delayed: the same, \
+                   polling each 10 ms; finished jobs are deleted",
         drains: &["refetch", "plain"],
+        submits: POOL,
         driver: Driver::Node("graphile_worker_js"),
         ..OURS
     },
@@ -181,9 +193,11 @@ pub(crate) const ALL: &[System] = &[
         title: "graphile_worker (crates.io)",
         version: "0.14.1",
         storage: Storage::Postgres,
-        settings: "drain: 500 jobs at once and a local queue of 5,000, or 24 and 500, completion batched for 5 ms; latency: 4 at once, no \
-                   local queue; delayed: the same, polling each 10 ms; finished jobs are deleted",
+        settings: "submits: a pool of a connection for each client, or of eight; drain: 500 jobs at once and a local queue of 5,000, or \
+                   24 and 500, completion batched for 5 ms; latency: 4 at once, no local queue; delayed: the same, polling each \
+                   10 ms; finished jobs are deleted",
         drains: &["large", "small"],
+        submits: POOL,
         driver: Driver::Rust("graphile_worker_rs", "graphile-worker-driver"),
         ..OURS
     },
@@ -192,9 +206,10 @@ pub(crate) const ALL: &[System] = &[
         title: "pg-boss",
         version: "12.35.0",
         storage: Storage::Postgres,
-        settings: "drain: batches of 1,000, burstWhenBatchFull, 2 at once; latency: LISTEN/NOTIFY; polling each 500 ms, the least it \
-                   allows; finished jobs are kept",
+        settings: "submits: a pool of a connection for each client, or of eight; drain: batches of 1,000, burstWhenBatchFull, 2 at \
+                   once; latency: LISTEN/NOTIFY; polling each 500 ms, the least it allows; finished jobs are kept",
         drains: &["batch"],
+        submits: POOL,
         driver: Driver::Node("pg_boss_js"),
         ..OURS
     },
@@ -203,9 +218,11 @@ pub(crate) const ALL: &[System] = &[
         title: "apalis, PostgreSQL",
         version: "1.0.0",
         storage: Storage::Postgres,
-        settings: "drain: batches of 1,000, lock_tasks off, one after the other or 100 in parallel; latency: LISTEN/NOTIFY; delayed: \
-                   polling each 10 ms, a heartbeat each 300 ms, times in whole seconds; finished jobs are kept",
+        settings: "submits: a pool of a connection for each client, or of eight; drain: batches of 1,000, lock_tasks off, one after \
+                   the other or 100 in parallel; latency: LISTEN/NOTIFY; delayed: polling each 10 ms, a heartbeat each 300 ms, \
+                   times in whole seconds; finished jobs are kept",
         drains: &["serial", "parallel"],
+        submits: POOL,
         driver: Driver::Rust("apalis_rs", "apalis-driver"),
         ..OURS
     },
@@ -213,12 +230,12 @@ pub(crate) const ALL: &[System] = &[
         name: "apalis-sqlite",
         title: "apalis, SQLite",
         version: "1.0.0",
-        settings: "WAL and synchronous=FULL as ours, where its setup says OFF; drain: batches of 1,000, lock_tasks off, one after the other or 100 in \
-                   parallel, pool of ten connections or of one; \
-                   latency and delayed: polling each 10 ms, a heartbeat each 300 ms, times in whole seconds; finished jobs are kept",
+        settings: "WAL and synchronous=FULL as ours, where its setup says OFF; submits: a pool of a connection for each client, 16 at \
+                   most; drain: batches of 1,000, lock_tasks off, one after the other or 100 in parallel, pool of ten connections \
+                   or of one; latency and delayed: polling each 10 ms, a heartbeat each 300 ms, times in whole seconds; finished jobs are kept",
         drains: &["serial", "parallel", "serial-one", "parallel-one"],
         jobs_max: 10_000,
-        lacks: &[NO_DEAD_ROWS],
+        lacks: &[(Measure::Submit64Own, "one writes at a time, and its pool has 16 connections at most"), NO_DEAD_ROWS],
         driver: Driver::Rust("apalis_rs", "apalis-driver"),
         ..OURS
     },
@@ -227,9 +244,10 @@ pub(crate) const ALL: &[System] = &[
         title: "Procrastinate",
         version: "3.10.0",
         storage: Storage::Postgres,
-        settings: "asyncio connector, pool of 25; drain: 50 jobs at once, finished jobs kept or deleted; latency: LISTEN/NOTIFY; delayed: \
-                   polling each 10 ms",
+        settings: "asyncio connector; submits: a pool of a connection for each client, or of eight; else a pool of 25; drain: 50 jobs at \
+                   once, finished jobs kept or deleted; latency: LISTEN/NOTIFY; delayed: polling each 10 ms",
         drains: &["delete", "keep"],
+        submits: POOL,
         jobs_max: 3_000,
         beside_future_max: 200,
         driver: Driver::Python("procrastinate_py"),
@@ -244,7 +262,7 @@ pub(crate) const ALL: &[System] = &[
         settings: "100 or 300 jobs at once; removeOnComplete and removeOnFail; clients with a connection of their own, or sharing eight \
                    or one",
         drains: &["100", "300"],
-        submits: &["own", "eight", "one"],
+        submits: &[OWN, "eight", "one"],
         lacks: &[NO_SNAPSHOT],
         driver: Driver::Node("bullmq_js"),
         ..OURS
@@ -256,7 +274,7 @@ pub(crate) const ALL: &[System] = &[
         storage: Storage::Service(Kind::Redis),
         less_durable: Some(REDIS),
         settings: "prefork with 2 children or the solo pool, -O fair, without gossip, mingle and heartbeat, results ignored, \
-                   prefetch multiplier 64; clients are threads of up to two processes",
+                   prefetch multiplier 64; clients are threads of up to two processes, with a connection each",
         drains: &["prefork", "solo"],
         jobs_max: 5_000,
         lacks: &[

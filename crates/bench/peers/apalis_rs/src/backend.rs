@@ -13,7 +13,9 @@ macro_rules! driver {
 
             pub(crate) async fn run(arguments: &[&str]) -> Result<Value> {
                 match arguments[..] {
-                    ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await,
+                    ["submit", url, clients, seconds, ref sharing @ ..] => {
+                        submit(url, clients.parse()?, seconds.parse()?, sharing == ["eight"]).await
+                    }
                     ["bulk", url, seconds] => bulk(url, seconds.parse()?).await,
                     ["load", url, jobs] => load(url, jobs.parse()?).await,
                     ["future", url, rows] => future(url, rows.parse()?).await,
@@ -54,8 +56,9 @@ macro_rules! driver {
                 if stored as u64 == jobs { Ok(()) } else { Err(format!("{jobs} jobs should be stored; {stored} are").into()) }
             }
 
-            async fn submit(url: &str, clients: u32, seconds: f64) -> Result<Value> {
-                let (pool, mut storage) = open(url, clients, 10).await?;
+            /// Each client has a connection, or eight are shared.
+            async fn submit(url: &str, clients: u32, seconds: f64, share: bool) -> Result<Value> {
+                let (pool, mut storage) = open(url, if share { clients.min(8) } else { clients }, 10).await?;
                 for id in 0..u64::from(clients) {
                     storage.push(Noop::new(id)).await?;
                 }

@@ -95,7 +95,9 @@ async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let answer = match arguments[..] {
-        ["submit", url, clients, seconds] => submit(url, clients.parse()?, seconds.parse()?).await?,
+        ["submit", url, clients, seconds, ref sharing @ ..] => {
+            submit(url, clients.parse()?, seconds.parse()?, sharing == ["eight"]).await?
+        }
         ["bulk", url, seconds] => bulk(url, seconds.parse()?).await?,
         ["load", url, jobs] => load(url, jobs.parse()?).await?,
         ["future", url, rows] => future(url, rows.parse()?).await?,
@@ -111,8 +113,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn submit(url: &str, clients: u32, seconds: f64) -> Result<Value> {
-    let pool = pool(url, clients).await?;
+/// Each client has a connection, or eight are shared.
+async fn submit(url: &str, clients: u32, seconds: f64, share: bool) -> Result<Value> {
+    let pool = pool(url, if share { clients.min(8) } else { clients }).await?;
     let utils = worker(pool.clone(), "submit").await?.create_utils();
     for id in 0..u64::from(clients) {
         utils.add_job(Noop { id, from: None }, JobSpec::default()).await?;
