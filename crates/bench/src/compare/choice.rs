@@ -1,4 +1,7 @@
 //! Settings that could be the fastest: each is tried once, and the fastest is measured.
+//!
+//! A trial has all the jobs and all the time of a run: fast systems would be done with fewer before drivers, which look now and then, could
+//! tell one setting from another, and a setting that is not a peer's fastest would flatter ours.
 
 use super::failed;
 use super::measure::Entrant;

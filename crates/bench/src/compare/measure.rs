@@ -16,8 +16,6 @@ const LATENCY_JOBS: u64 = 400;
 /// is that of 33 jobs.
 const DELAYED_JOBS: u64 = 3_334;
 const DELAYED_SECONDS: f64 = 20.0;
-/// A trial of a setting has a fifth of the jobs.
-const TRIAL_SHARE: u64 = 5;
 const FUTURE_ROWS: u64 = 1_000_000;
 /// A percentile of fewer says nothing.
 const TIMED_JOBS_MIN: u64 = 30;
@@ -28,7 +26,7 @@ pub(super) struct Entrant {
     pub(super) program: Program,
     /// The settings that were the fastest when they were tried, by the measurement that they were tried with.
     pub(super) choices: Vec<(Measure, Choice)>,
-    /// The setting that is just being tried, for which fewer jobs will do.
+    /// The setting that is just being tried.
     pub(super) trying: Option<&'static str>,
     /// Where it has a million rows to copy, while those are measured.
     pub(super) future: Option<Place>,
@@ -94,8 +92,7 @@ impl Entrant {
         if measure == Measure::Future {
             jobs = jobs.min(self.system.beside_future_max);
         }
-        // The floor is quick, and a setting that is not its fastest would flatter all that stand beside it.
-        if self.trying.is_some() && !self.system.is_floor() { jobs.div_ceil(TRIAL_SHARE) } else { jobs }
+        jobs
     }
 
     /// Measures once. The answer has the values of each line.
