@@ -80,7 +80,7 @@ const OURS: System = System {
 const FLOOR: System = System {
     version: "–",
     settings: "the floor, which is no queue and no peer: claims by one guarded UPDATE, finishes by DELETE and INSERT into a history, 100 or \
-               500 a statement by 1 or 4 clients of one process, on tables and jobs of its own (a key and 60 bytes of payload)",
+               500 a statement by 1 or 4 clients of one process, on tables of its own; its jobs carry what all carry here, a number",
     drains: &["500x4", "500x1", "100x4", "100x1"],
     part: Some((&[Measure::Drain1], "only the plain drain is held against it")),
     driver: Driver::Floor,

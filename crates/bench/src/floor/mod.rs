@@ -20,13 +20,33 @@ pub(crate) enum State {
     JustLoaded,
 }
 
-fn check(expected: u64, finished: u64) -> Result<()> {
-    if expected == finished { Ok(()) } else { Err(format!("loaded {expected} tasks, finished {finished}").into()) }
+/// What each task of a drain carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// A key and a small payload, as the tasks of the store's benchmark do.
+    KeyAndPayload,
+    /// A payload of a number, and no key, as the jobs of all systems of the comparison do.
+    Number,
 }
 
-/// A small JSON payload, about sixty bytes.
-fn payload(number: u64) -> String {
-    format!("{{\"order\":{number},\"note\":\"a small payload of about sixty bytes\"}}")
+impl Carried {
+    fn key(self, number: u64) -> Option<String> {
+        (self == Carried::KeyAndPayload).then(|| format!("key{number}"))
+    }
+
+    /// JSON, in the first case of about sixty bytes.
+    fn payload(self, number: u64) -> String {
+        match self {
+            Carried::KeyAndPayload => {
+                format!("{{\"order\":{number},\"note\":\"a small payload of about sixty bytes\"}}")
+            }
+            Carried::Number => format!("{{\"id\":{number}}}"),
+        }
+    }
+}
+
+fn check(expected: u64, finished: u64) -> Result<()> {
+    if expected == finished { Ok(()) } else { Err(format!("loaded {expected} tasks, finished {finished}").into()) }
 }
 
 /// What one drain reached.
@@ -47,7 +67,7 @@ pub(crate) async fn run(url: &str) -> Result<()> {
             for batch in [100, 500] {
                 let mut rates = Vec::new();
                 for _ in 0..3 {
-                    rates.push(drain(url, TASKS, batch, clients, state).await?);
+                    rates.push(drain(url, TASKS, Carried::KeyAndPayload, batch, clients, state).await?);
                 }
                 rates.sort_by(f64::total_cmp);
                 figures.push(Figure { state, batch, clients, rate: rates[1] });
@@ -59,13 +79,20 @@ pub(crate) async fn run(url: &str) -> Result<()> {
 }
 
 /// One drain on whichever database `url` names.
-pub(crate) async fn drain(url: &str, tasks: u64, batch: u64, clients: usize, state: State) -> Result<f64> {
+pub(crate) async fn drain(
+    url: &str,
+    tasks: u64,
+    carried: Carried,
+    batch: u64,
+    clients: usize,
+    state: State,
+) -> Result<f64> {
     if url.starts_with("postgres") {
-        postgres::drain(url, tasks, i64::try_from(batch)?, clients, state).await
+        postgres::drain(url, tasks, carried, i64::try_from(batch)?, clients, state).await
     } else if let Some(path) = url.strip_prefix("sqlite:") {
-        sqlite::drain(std::path::Path::new(path), tasks, batch, state)
+        sqlite::drain(std::path::Path::new(path), tasks, carried, batch, state)
     } else {
-        mysql::drain(url, tasks, batch, clients, state).await
+        mysql::drain(url, tasks, carried, batch, clients, state).await
     }
 }
 

@@ -7,7 +7,7 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use tokio::sync::Barrier;
 
-use super::{Result, State};
+use super::{Carried, Result, State};
 
 const TABLES: &str = "DROP TABLE IF EXISTS floor_live, floor_history";
 
@@ -47,12 +47,19 @@ CREATE TABLE floor_history (
 const COPIED: &str = "id, type, task_key, payload, priority, run_at, attempts, worker, started_at, created_at, remark";
 
 /// Drains `tasks` preloaded tasks and returns how many were finished per second.
-pub(crate) async fn drain(url: &str, tasks: u64, batch: u64, clients: usize, state: State) -> Result<f64> {
+pub(crate) async fn drain(
+    url: &str,
+    tasks: u64,
+    carried: Carried,
+    batch: u64,
+    clients: usize,
+    state: State,
+) -> Result<f64> {
     let mut setup = MySqlConnection::connect(url).await?;
     for statement in [TABLES, LIVE, HISTORY] {
         send(&mut setup, statement.into()).await?;
     }
-    load(&mut setup, tasks).await?;
+    load(&mut setup, tasks, carried).await?;
     if state == State::Vacuumed {
         send(&mut setup, "ANALYZE TABLE floor_live".into()).await?;
         // What the load left to the background (purge, flushing) is not part of the drain.
@@ -81,10 +88,13 @@ async fn send(connection: &mut MySqlConnection, sql: String) -> sqlx::Result<Vec
     sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await
 }
 
-async fn load(connection: &mut MySqlConnection, tasks: u64) -> Result<()> {
+async fn load(connection: &mut MySqlConnection, tasks: u64, carried: Carried) -> Result<()> {
+    let row = |n| {
+        let key = carried.key(n).map_or_else(|| "NULL".to_owned(), |key| format!("'{key}'"));
+        format!("('mail',{key},'{}')", carried.payload(n))
+    };
     for first in (0..tasks).step_by(1000) {
-        let rows: Vec<String> =
-            (first..tasks.min(first + 1000)).map(|n| format!("('mail','key{n}','{}')", super::payload(n))).collect();
+        let rows: Vec<String> = (first..tasks.min(first + 1000)).map(row).collect();
         send(connection, format!("INSERT INTO floor_live (type, task_key, payload) VALUES {}", rows.join(","))).await?;
     }
     Ok(())

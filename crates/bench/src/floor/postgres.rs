@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
 use tokio::sync::Barrier;
 
-use super::{Result, State};
+use super::{Carried, Result, State};
 
 pub(crate) const SCHEMA: &str = "
 DROP TABLE IF EXISTS floor_live, floor_history;
@@ -46,6 +46,10 @@ INSERT INTO floor_live (type, task_key, payload)
 SELECT 'mail', 'key' || g, jsonb_build_object('order', g, 'note', 'a small payload of about sixty bytes')
 FROM generate_series(1, $1::bigint) g";
 
+const LOAD_NUMBERS: &str = "
+INSERT INTO floor_live (type, payload)
+SELECT 'mail', jsonb_build_object('id', g) FROM generate_series(1, $1::bigint) g";
+
 const CLAIM: &str = "
 UPDATE floor_live SET status = 2, attempts = attempts + 1, worker = $1, started_at = now()
 WHERE status = 1 AND id IN (
@@ -60,10 +64,21 @@ INSERT INTO floor_history (id, type, task_key, payload, priority, status, run_at
 SELECT id, type, task_key, payload, priority, 3, run_at, attempts, worker, started_at, created_at, remark FROM gone";
 
 /// Drains `tasks` preloaded tasks and returns how many were finished per second.
-pub(crate) async fn drain(url: &str, tasks: u64, batch: i64, clients: usize, state: State) -> Result<f64> {
+pub(crate) async fn drain(
+    url: &str,
+    tasks: u64,
+    carried: Carried,
+    batch: i64,
+    clients: usize,
+    state: State,
+) -> Result<f64> {
     let mut setup = PgConnection::connect(url).await?;
     setup.execute(SCHEMA).await?;
-    sqlx::query(LOAD).bind(i64::try_from(tasks)?).execute(&mut setup).await?;
+    let load = match carried {
+        Carried::KeyAndPayload => LOAD,
+        Carried::Number => LOAD_NUMBERS,
+    };
+    sqlx::query(load).bind(i64::try_from(tasks)?).execute(&mut setup).await?;
     if state == State::Vacuumed {
         setup.execute("VACUUM ANALYZE floor_live").await?;
     }

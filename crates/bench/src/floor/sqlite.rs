@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{Result, State};
+use super::{Carried, Result, State};
 
 pub(crate) const SCHEMA: &str = "
 PRAGMA journal_mode = WAL;
@@ -58,12 +58,12 @@ FROM floor_live WHERE id = ?1 AND status = 2 AND worker = ?2";
 const DELETE: &str = "DELETE FROM floor_live WHERE id = ?1 AND status = 2 AND worker = ?2";
 
 /// Drains `tasks` preloaded tasks from a fresh file at `path` and returns how many were finished per second.
-pub(crate) fn drain(path: &Path, tasks: u64, batch: u64, state: State) -> Result<f64> {
+pub(crate) fn drain(path: &Path, tasks: u64, carried: Carried, batch: u64, state: State) -> Result<f64> {
     remove(path);
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.execute_batch(SCHEMA)?;
-    load(&mut connection, tasks)?;
+    load(&mut connection, tasks, carried)?;
     if state == State::Vacuumed {
         connection.execute_batch("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE)")?;
     }
@@ -91,11 +91,11 @@ fn remove(path: &Path) {
     }
 }
 
-fn load(connection: &mut Connection, tasks: u64) -> Result<()> {
+fn load(connection: &mut Connection, tasks: u64, carried: Carried) -> Result<()> {
     for first in (0..tasks).step_by(1000) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for n in first..tasks.min(first + 1000) {
-            transaction.prepare_cached(LOAD)?.execute(params![format!("key{n}"), super::payload(n)])?;
+            transaction.prepare_cached(LOAD)?.execute(params![carried.key(n), carried.payload(n)])?;
         }
         transaction.commit()?;
     }

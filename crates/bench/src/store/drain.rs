@@ -8,7 +8,7 @@ use super::work::{self, Setting};
 use crate::common::database::Database;
 use crate::common::report::{Bar, Row, Unit, progress};
 use crate::common::statistics::median;
-use crate::floor::{self, Result, State};
+use crate::floor::{self, Carried, Result, State};
 use std::collections::BTreeMap;
 use taskwheel_model::Status;
 use taskwheel_store::Dialect;
@@ -136,7 +136,8 @@ fn floor_settings(url: &str) -> Result<Vec<Setting>> {
 async fn floor_drain(settings: &Settings, tasks: u64, setting: Setting, state: State) -> Result<f64> {
     let database = Database::create(&settings.url, "floor").await?;
     // The floor reads what follows `sqlite:` as a path, and a path may start with several slashes.
-    let rate = floor::drain(&database.url, tasks, setting.batch as u64, setting.clients, state).await?;
+    let rate = floor::drain(&database.url, tasks, Carried::KeyAndPayload, setting.batch as u64, setting.clients, state)
+        .await?;
     database.remove().await?;
     Ok(rate)
 }
