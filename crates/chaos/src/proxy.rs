@@ -192,7 +192,7 @@ impl Proxy {
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }
-                Weather::SwallowAnswer if direction == Direction::Down && asked.is_done(said) => {
+                Weather::SwallowAnswer if direction == Direction::Down && asked.is_swallowed(said) => {
                     self.feel();
                     return None;
                 }
