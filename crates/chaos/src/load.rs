@@ -19,6 +19,8 @@ const TRIES_MAX: usize = 40;
 
 /// In percent of the submits: a person steps in, the call is made again, a task of the other tenant is asked for.
 const MEDDLE_PERCENT: u32 = 8;
+/// A person steps in where the task is to wait, and can be called off before anybody has it.
+const MEDDLE_DELAYED_PERCENT: u32 = 40;
 const REPEAT_PERCENT: u32 = 5;
 const TRESPASS_PERCENT: u32 = 3;
 
@@ -59,7 +61,8 @@ pub(crate) async fn run(submitter: Submitter) {
                     let id = answer["id"].as_i64().unwrap_or(0);
                     history.note(Fact::Submitted { key: key.clone(), id, created: status == StatusCode::CREATED });
                     latest[place].store(id, Ordering::Relaxed);
-                    if unique.is_none() && is_chosen(MEDDLE_PERCENT) {
+                    let percent = if task["delay_ms"].is_number() { MEDDLE_DELAYED_PERCENT } else { MEDDLE_PERCENT };
+                    if unique.is_none() && is_chosen(percent) {
                         tokio::spawn(meddle(id, api.clone(), history.clone()));
                     }
                     if once.is_some() && is_chosen(REPEAT_PERCENT) {

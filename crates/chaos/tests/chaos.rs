@@ -73,6 +73,8 @@ fn clocks_an_hour_apart_change_nothing() {
 const BROKEN: &str = "6";
 /// The same for what takes longer to show.
 const BROKEN_LONG: &str = "10";
+/// The same for what happens a few times in ten seconds.
+const BROKEN_RARE: &str = "20";
 
 /// Servers that break a rule are found to break a law.
 #[track_caller]
@@ -80,14 +82,16 @@ fn is_noticed(rule: &str, laws: &[&str]) {
     is_noticed_on("sqlite", BROKEN, rule, laws);
 }
 
+/// The same; answers what was noticed.
 #[track_caller]
-fn is_noticed_on(database: &str, seconds: &str, rule: &str, laws: &[&str]) {
+fn is_noticed_on(database: &str, seconds: &str, rule: &str, laws: &[&str]) -> String {
     let output = chaos(&["--database", database, "--seconds", seconds, "--calm", "--drain", "20", "--break", rule]);
     let text = text(&output);
     assert!(!output.status.success(), "nothing was noticed\n{text}");
     for law in laws {
         assert!(text.contains(&format!("\n{law}: ")), "{law} was not noticed\n{text}");
     }
+    text
 }
 
 #[test]
@@ -151,6 +155,13 @@ fn a_timer_that_stands_still_is_noticed() {
 #[test]
 fn a_cancel_that_is_acknowledged_and_not_done_is_noticed() {
     is_noticed_on("sqlite", BROKEN_LONG, "Action", &["ActionKept"]);
+}
+
+/// It takes a cancel before it, which is done.
+#[test]
+fn a_retry_that_is_acknowledged_and_not_done_is_noticed() {
+    let text = is_noticed_on("sqlite", BROKEN_RARE, "Commit", &["ActionKept"]);
+    assert!(text.contains("\nActionKept: the retry of task "), "{text}");
 }
 
 #[test]

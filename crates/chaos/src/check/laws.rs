@@ -205,9 +205,48 @@ fn results_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl 
     }
 }
 
+fn actions_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+    retries_kept(lines, tasks, broken);
+    cancels_kept(lines, tasks, broken);
+}
+
+/// A task that was retried after its last cancel is not cancelled in the end. A cancel that was not acknowledged before the retry was
+/// sent may have been done after it.
+fn retries_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+    #[derive(Default)]
+    struct People {
+        cancels_sent: usize,
+        cancels_done: usize,
+        /// How many cancels had been acknowledged when each retry was sent.
+        retries_sent: Vec<usize>,
+        retries_done: usize,
+    }
+    let mut all: BTreeMap<i64, People> = BTreeMap::new();
+    for line in lines {
+        match &line.fact {
+            Fact::Acting { id, action } if action == CANCEL => all.entry(*id).or_default().cancels_sent += 1,
+            Fact::Acted { id, action } if action == CANCEL => all.entry(*id).or_default().cancels_done += 1,
+            Fact::Acting { id, action } if action == RETRY => {
+                let people = all.entry(*id).or_default();
+                people.retries_sent.push(people.cancels_done);
+            }
+            Fact::Acted { id, action } if action == RETRY => all.entry(*id).or_default().retries_done += 1,
+            _ => {}
+        }
+    }
+    for (id, people) in all {
+        // Of several retries nobody knows which one was acknowledged: the first sees the fewest cancels.
+        let before = people.retries_sent.first().copied().unwrap_or_default();
+        let is_last = before > 0 && before == people.cancels_sent;
+        if is_last && people.retries_done > 0 && tasks.get(&id).is_some_and(|task| task.status == "Cancelled") {
+            broken(Law::ActionKept, format!("the retry of task {id} was acknowledged, and it is Cancelled"));
+        }
+    }
+}
+
 /// A task whose cancel was acknowledged lives again by a retry alone. One that was about to be made may have been done
 /// at any time, whether or not it was answered.
-fn actions_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
+fn cancels_kept(lines: &[Line], tasks: &HashMap<i64, &Final>, broken: &mut impl FnMut(Law, String)) {
     let retried = lines.iter().filter_map(|line| match &line.fact {
         Fact::Acting { id, action } if action == RETRY => Some(*id),
         _ => None,

@@ -250,6 +250,33 @@ fn a_retry_undoes_a_cancel_whether_or_not_it_was_answered() {
 }
 
 #[test]
+fn an_acknowledged_retry_that_is_lost_is_noticed() {
+    let (mut lines, tasks) = cancelled();
+    lines.extend([acting(40, "retry"), acted(50, "retry")]);
+    assert_broken(Law::ActionKept, &lines, &tasks);
+}
+
+#[test]
+fn a_retry_that_was_not_acknowledged_may_be_lost() {
+    let (mut lines, tasks) = cancelled();
+    lines.push(acting(40, "retry"));
+    assert_eq!(check(&lines, &tasks), []);
+}
+
+#[test]
+fn a_cancel_that_may_have_been_done_after_a_retry_undoes_it() {
+    let retried = [acting(40, "retry"), acted(50, "retry")];
+    let (good, tasks) = cancelled();
+    // It was sent afterwards, or before that and not answered before.
+    let later = [&good[..], &retried, &[acting(60, "cancel")]].concat();
+    assert_eq!(check(&later, &tasks), []);
+    let meanwhile = [&good[..], &[acting(35, "cancel")], &retried].concat();
+    assert_eq!(check(&meanwhile, &tasks), []);
+    let between = [&good[..], &retried[..1], &[acting(45, "cancel"), acted(46, "cancel")], &retried].concat();
+    assert_eq!(check(&between, &tasks), []);
+}
+
+#[test]
 fn an_accepted_result_that_is_gone_is_noticed() {
     let (lines, mut tasks) = good();
     (tasks[0].status, tasks[0].result_of) = ("Failure".into(), None);

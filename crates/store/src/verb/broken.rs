@@ -136,11 +136,18 @@ mod rules {
         rhythm.filter(|_| !is_broken(Rule::Timer) || id % 3 != 0)
     }
 
-    /// What is answered to a cancel that is not done. It is every one: in a short run there are few.
+    /// What is answered to a cancel that is not done, and to a retry of what was cancelled. It is every one: in a short run there are
+    /// few.
     pub(in crate::verb) fn action(action: &Action, tenant: Option<&str>, task: Option<&TaskDetail>) -> Option<Acted> {
         let is_own = task.is_some_and(|detail| tenant.is_none_or(|tenant| detail.task.tenant == tenant));
-        let is_lost = is_broken(Rule::Action) && *action == Action::Cancel && is_own;
-        is_lost.then_some(Acted::Changed(Status::Cancelled))
+        match action {
+            Action::Cancel if is_own && is_broken(Rule::Action) => Some(Acted::Changed(Status::Cancelled)),
+            Action::Retry if is_own && is_broken(Rule::Commit) => {
+                let is_cancelled = task.is_some_and(|detail| detail.task.status == Status::Cancelled);
+                is_cancelled.then_some(Acted::Changed(Status::New))
+            }
+            _ => None,
+        }
     }
 }
 
