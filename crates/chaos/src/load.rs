@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Between two submits of a client.
 const PAUSE_MS: std::ops::Range<u64> = 40..120;
@@ -38,11 +39,12 @@ pub(crate) struct Submitter {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Submits until it is told to stop.
+/// Submits until it is told to stop. When it ends, nobody it has sent steps in any more.
 pub(crate) async fn run(submitter: Submitter) {
     let Submitter { name, place, api, history, latest, stop } = submitter;
     let tenant = TENANTS[place];
     let mut number = 0;
+    let mut people = JoinSet::new();
     while !stop.load(Ordering::Relaxed) {
         number += 1;
         let key = format!("{tenant} {name} {number}");
@@ -63,7 +65,7 @@ pub(crate) async fn run(submitter: Submitter) {
                     latest[place].store(id, Ordering::Relaxed);
                     let percent = if task["delay_ms"].is_number() { MEDDLE_DELAYED_PERCENT } else { MEDDLE_PERCENT };
                     if unique.is_none() && is_chosen(percent) {
-                        tokio::spawn(meddle(id, api.clone(), history.clone()));
+                        people.spawn(meddle(id, api.clone(), history.clone()));
                     }
                     if once.is_some() && is_chosen(REPEAT_PERCENT) {
                         repeat(&key, &task, &api, &history).await;
@@ -82,6 +84,7 @@ pub(crate) async fn run(submitter: Submitter) {
         let pause = rand::rng().random_range(PAUSE_MS);
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
+    people.join_all().await;
 }
 
 fn is_chosen(percent: u32) -> bool {
