@@ -4,6 +4,7 @@ use super::{Final, Law, Violation};
 use crate::history::{Fact, Line};
 use crate::worker::LEASE_MS;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use taskwheel_model::Rules;
 
 /// What clients call a success, and the database an outcome.
 const SUCCESS: &str = "success";
@@ -268,12 +269,17 @@ fn attempts_bounded(lines: &[Line], tasks: &[Final], broken: &mut impl FnMut(Law
     let mut recorded: HashSet<Execution<'_>> = HashSet::new();
     for task in tasks {
         recorded.extend(task.attempts.iter().map(|attempt| (task.id, attempt.exec.as_str())));
-        let Some((_, _, most)) = task.key.as_deref().and_then(|key| submits.get(key)) else { continue };
+        let most = match task.key.as_deref() {
+            Some(key) => submits.get(key).map(|(_, _, most)| *most),
+            // What schedules fire has no key, and neither they nor its type say how many.
+            None => u32::try_from(Rules::ATTEMPTS_BUILT_IN).ok(),
+        };
+        let Some(most) = most else { continue };
         let mut by_round: BTreeMap<u32, u32> = BTreeMap::new();
         for attempt in task.attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("release")) {
             *by_round.entry(attempt.round).or_default() += 1;
         }
-        for (round, attempts) in by_round.into_iter().filter(|(_, attempts)| attempts > most) {
+        for (round, attempts) in by_round.into_iter().filter(|(_, attempts)| *attempts > most) {
             broken(Law::AttemptsBounded, format!("task {} had {attempts} of {most} in round {round}", task.id));
         }
     }

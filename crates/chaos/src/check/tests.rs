@@ -291,6 +291,22 @@ fn more_attempts_than_the_maximum_are_noticed() {
 }
 
 #[test]
+fn more_attempts_than_the_maximum_are_noticed_of_what_a_schedule_fired() {
+    let fired = Final { id: 2, tenant: "red".into(), status: "Failure".into(), ..Final::default() };
+    let attempts = |count: usize| {
+        (0..count).map(|number| {
+            let from = 1_000 * number as i64;
+            attempt(&format!("fired {number}"), "lost", from, from + 500)
+        })
+    };
+    let (lines, mut tasks) = good();
+    tasks.push(Final { attempts: attempts(3).collect(), ..fired.clone() });
+    assert_eq!(check(&lines, &tasks), []);
+    tasks[1].attempts = attempts(4).collect();
+    assert_broken(Law::AttemptsBounded, &lines, &tasks);
+}
+
+#[test]
 fn an_execution_without_a_record_is_noticed() {
     let (lines, mut tasks) = good();
     tasks[0].attempts.remove(0);
