@@ -123,6 +123,8 @@ async fn main() -> Result<ExitCode> {
         is_calm: cli.calm,
         drain_max: Duration::from_secs(cli.drain),
     };
+    // Before the run: the checkout may be another one when it ends.
+    let commit = report::commit();
     let mut reports = Vec::new();
     for dialect in cli.database.dialects() {
         report::announce(*dialect, settings.seed);
@@ -131,7 +133,7 @@ async fn main() -> Result<ExitCode> {
         reports.push(report);
         // Each time, so that a run which fails on a later database loses nothing.
         if let Some(path) = &cli.report {
-            std::fs::write(path, report::page(&reports))?;
+            std::fs::write(path, report::page(&reports, commit.as_deref()))?;
         }
     }
     Ok(if reports.iter().all(report::Report::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -3,6 +3,7 @@
 use crate::check::{LAWS, Law, Violation};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::process::Command;
 use std::time::Duration;
 use taskwheel_store::Dialect;
 
@@ -122,16 +123,24 @@ impl Report {
     }
 }
 
+/// The commit of the checkout that the harness is started in, with a mark where files differ from it; none where there is no checkout.
+pub(crate) fn commit() -> Option<String> {
+    let said = Command::new("git").args(["describe", "--always", "--dirty"]).output().ok()?;
+    let text = String::from_utf8(said.stdout).ok().filter(|_| said.status.success())?;
+    Some(text.trim().to_owned())
+}
+
 /// The reports of several databases as a page, which is all that is said of a run.
-pub(crate) fn page(reports: &[Report]) -> String {
+pub(crate) fn page(reports: &[Report], commit: Option<&str>) -> String {
     let mut page = "# A run of the fault harness\n\n".to_owned();
     if let Some(Report { seconds, seed, .. }) = reports.first() {
         let length =
             if seconds % 60 == 0 { format!("--minutes {}", seconds / 60) } else { format!("--seconds {seconds}") };
         let databases: Vec<_> = reports.iter().map(Report::database).collect();
+        let of = commit.map_or(String::new(), |commit| format!(", of the code at {commit}"));
         let _ = writeln!(
             page,
-            "Written by `./chaos {length} --seed {seed} --report FILE`, on {}, one after the other. What it does, what it checks and what it
+            "Written by `./chaos {length} --seed {seed} --report FILE`{of}, on {}, one after the other. What it does, what it checks and what it
 has found so far is in [chaos.md](chaos.md).",
             databases.join(", ")
         );
@@ -190,8 +199,14 @@ mod tests {
 
     #[test]
     fn a_page_says_how_it_is_made_again() {
-        let page = page(&[report()]);
+        let page = page(&[report()], Some("1874bcf"));
         assert!(page.starts_with("# A run of the fault harness\n"), "{page}");
-        assert!(page.contains("`./chaos --minutes 10 --seed 7 --report FILE`, on SQLite"), "{page}");
+        let made = "`./chaos --minutes 10 --seed 7 --report FILE`, of the code at 1874bcf, on SQLite";
+        assert!(page.contains(made), "{page}");
+    }
+
+    #[test]
+    fn a_page_that_was_made_in_no_checkout_names_no_commit() {
+        assert!(page(&[report()], None).contains("--report FILE`, on SQLite"));
     }
 }
