@@ -144,9 +144,8 @@ pub(super) async fn fire(
         };
         moved.push(row![timer.id, next, next]);
     }
-    broken::firings(&mut planned, |(firing, fate)| {
-        (Firing { due: firing.due.plus_ms(1), ..firing.clone() }, fate.clone())
-    });
+    // By no timer, or the database would notice by itself: a timer has one run for a due time.
+    broken::firings(&mut planned, |(firing, fate)| (Firing { timer_id: None, ..firing.clone() }, fate.clone()));
     let mut dues = Vec::new();
     for schedule_id in overlaps.replaced() {
         dues.extend(records::replace(session, memory, &types, schedule_id).await?);
