@@ -111,7 +111,7 @@ impl<C> Lent<C> {
     }
 
     /// Notes what the database's clock said, which was asked then, and what it inserts at once. An answer that took long is too old to be
-    /// counted on from: a lease that began before its claim was sent would end too early.
+    /// counted on from: it would say too early when a worker called.
     pub(crate) fn note_reading(&mut self, asked_at: Instant, time: Time, at_once_max: Inserted) {
         if let Some(open) = &mut self.open {
             let reading = Reading { time, at: Instant::now(), at_wall: wall_clock(), at_once_max };

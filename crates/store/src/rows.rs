@@ -128,7 +128,7 @@ pub(crate) struct Record {
     pub unique_key: Option<String>,
     pub run_id: Option<i64>,
     pub place: Place,
-    /// When the worker of its execution last called.
+    /// When the worker of its execution last called, at the latest: calls may go unwritten for a tenth of its heartbeat.
     pub worker_seen_at: Option<Time>,
 }
 

@@ -78,6 +78,13 @@ pub struct Heartbeat {
     pub owner: Option<String>,
 }
 
+impl Heartbeat {
+    /// Checks the worker's id.
+    pub fn validate(&self) -> Result<(), FieldError> {
+        field::name("worker_id", &self.worker_id, limits::NAME_CHARS_MAX)
+    }
+}
+
 impl From<&str> for Heartbeat {
     fn from(worker_id: &str) -> Heartbeat {
         Heartbeat { worker_id: worker_id.to_owned(), owner: None }

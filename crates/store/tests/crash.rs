@@ -10,6 +10,8 @@ mod own_server;
 
 #[path = "crash/load.rs"]
 mod load;
+#[path = "crash/migration.rs"]
+mod migration;
 #[path = "crash/process.rs"]
 mod process;
 #[path = "crash/server.rs"]

@@ -23,6 +23,7 @@ SELECT (SELECT count(*) FROM task_waiting w JOIN task_running r ON r.id = w.id)
      + (SELECT count(*) FROM task t WHERE NOT EXISTS (SELECT 1 FROM task_waiting w WHERE w.tenant = t.tenant AND w.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_running r WHERE r.id = t.id)
           AND NOT EXISTS (SELECT 1 FROM task_history h WHERE h.id = t.id))
+     + (SELECT count(*) - count(DISTINCT id) FROM task_waiting)
      + (SELECT count(*) FROM task_label l LEFT JOIN task t ON t.id = l.id AND t.tenant = l.tenant AND l.label IN (
           CONCAT('creator:', t.creator), CONCAT('category:', t.category), CONCAT('schedule:', t.schedule_id))
         WHERE t.id IS NULL)

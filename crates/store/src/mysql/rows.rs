@@ -45,7 +45,7 @@ const CONTENT: &str = concat!(
     "task t FORCE INDEX (PRIMARY) ON t.id = n.id"
 );
 const SEEN: &str = "
-SELECT k.worker_id, k.seen_at FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
+SELECT k.worker_id, k.seen_at + COALESCE(k.heartbeat_ms, 0) DIV 10 FROM JSON_TABLE(?, '$[*]' COLUMNS (worker_id VARCHAR(64) PATH '$')) n
 STRAIGHT_JOIN task_worker k FORCE INDEX (PRIMARY) ON k.worker_id = n.worker_id";
 
 /// Locks tasks wherever they are. A task that another transaction is just moving is waited for and then found in its new

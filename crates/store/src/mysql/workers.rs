@@ -61,7 +61,7 @@ const REGISTER: &str = "
 INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE host = VALUES(host), app = VALUES(app), types = VALUES(types), categories = VALUES(categories),
-  heartbeat_ms = COALESCE(VALUES(heartbeat_ms), heartbeat_ms), seen_at = GREATEST(seen_at, VALUES(seen_at)), tenant = VALUES(tenant)";
+  heartbeat_ms = COALESCE(GREATEST(VALUES(heartbeat_ms), heartbeat_ms), VALUES(heartbeat_ms), heartbeat_ms), seen_at = GREATEST(seen_at, VALUES(seen_at)), tenant = VALUES(tenant)";
 
 pub(super) async fn register(connection: &mut MySqlConnection, worker: &Worker) -> Attempted<()> {
     sqlx::query(REGISTER)

@@ -23,7 +23,8 @@ const KNOWN: &str = "SELECT id FROM task WHERE id = ANY($1)";
 const CONTENTS: &str = "
 SELECT t.id, t.type, t.category, t.creator, t.unique_key, t.run_id, t.priority,
        (date_part('epoch', t.run_at) * 1000)::bigint AS run_at, (date_part('epoch', t.expire_at) * 1000)::bigint AS expire_at,
-       t.max_attempts, t.retry::text AS retry, t.timeout_ms, t.remark, k.seen_at
+       t.max_attempts, t.retry::text AS retry, t.timeout_ms, t.remark,
+       k.seen_at + COALESCE(k.heartbeat_ms, 0) / 10 AS seen_at
 FROM unnest($1::bigint[], $2::text[]) AS n(id, worker_id)
 CROSS JOIN LATERAL (SELECT * FROM task t WHERE t.id = n.id OFFSET 0) t
 LEFT JOIN task_worker k ON k.worker_id = n.worker_id";

@@ -15,6 +15,7 @@ use crate::options::Dialect;
 use crate::session::{Attempted, Session};
 use crate::task::Task;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use taskwheel_model::field::{self, FieldError};
 use taskwheel_model::submit::priority;
@@ -96,8 +97,10 @@ impl Sort {
     }
 }
 
-/// A plain INSERT may say that a task was due long before 1970, as far back as all databases reckon.
-const RUN_AT_MIN: i64 = -(1 << 47);
+/// A plain INSERT may say that a task was due long before 1970, as far back as all databases reckon, or is due in the last year that
+/// PostgreSQL can say, 294276. SQLite, which knows only numbers there, is told to take no others.
+const ID: RangeInclusive<i64> = 0..=(1 << 53) - 1;
+const RUN_AT: RangeInclusive<i64> = -(1 << 47)..=9_224_318_015_999_999;
 
 /// Where a page ended. Opaque to everybody else; it stays valid while tasks come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +126,12 @@ impl FromStr for Cursor {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Cursor, FieldError> {
-        let number = |text: &str, least: i64| {
+        let number = |text: &str, range: &RangeInclusive<i64>| {
             let number = u64::from_str_radix(text, 16).ok()?.cast_signed();
-            (least..1 << 53).contains(&number).then_some(number)
+            range.contains(&number).then_some(number)
         };
         let cursor =
-            |(id, run_at)| Some(Cursor { id: TaskId(number(id, 0)?), run_at: Time(number(run_at, RUN_AT_MIN)?) });
+            |(id, run_at)| Some(Cursor { id: TaskId(number(id, &ID)?), run_at: Time(number(run_at, &RUN_AT)?) });
         text.split_once('-')
             .and_then(cursor)
             .ok_or_else(|| FieldError::new("cursor", "must be a next_cursor of an earlier answer"))

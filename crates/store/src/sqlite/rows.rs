@@ -59,7 +59,7 @@ macro_rules! live {
 const LOAD_RUNNING: &str = concat!(
     "SELECT ",
     content!(),
-    ", k.seen_at, ",
+    ", k.seen_at + COALESCE(k.heartbeat_ms, 0) / 10, ",
     live!(),
     ", x.exec_id, x.worker_id, x.host, x.started_at, x.deadline, x.heartbeat_ms, x.named, x.lease_until
      FROM task_running x JOIN task t ON t.id = x.id LEFT JOIN task_worker k ON k.worker_id = x.worker_id WHERE x.id = ?1"

@@ -58,7 +58,7 @@ const REGISTER: &str = "
 INSERT INTO task_worker (worker_id, host, app, types, categories, heartbeat_ms, started_at, seen_at, tenant)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, app = excluded.app, types = excluded.types,
-  categories = excluded.categories, heartbeat_ms = COALESCE(excluded.heartbeat_ms, heartbeat_ms), seen_at = MAX(seen_at, excluded.seen_at),
+  categories = excluded.categories, heartbeat_ms = COALESCE(MAX(excluded.heartbeat_ms, heartbeat_ms), excluded.heartbeat_ms, heartbeat_ms), seen_at = MAX(seen_at, excluded.seen_at),
   tenant = excluded.tenant";
 
 pub(super) fn register(connection: &Connection, worker: &Worker) -> Attempted<()> {

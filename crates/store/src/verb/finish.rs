@@ -185,6 +185,8 @@ fn end_in_history(record: &Record) -> Option<((TaskId, ExecId), Outcome)> {
     }
 }
 
+/// What succeeded has nothing to go on from.
 fn leaving(report: &Report) -> Leaving {
-    Leaving { error: report.error.clone(), result: report.result.clone(), checkpoint: report.checkpoint.clone() }
+    let checkpoint = report.checkpoint.clone().filter(|_| !is_success(report));
+    Leaving { error: report.error.clone(), result: report.result.clone(), checkpoint }
 }

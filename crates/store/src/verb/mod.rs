@@ -217,6 +217,7 @@ impl<D: Database> Store for SqlStore<D> {
 
     async fn renew(&self, workers: Vec<Heartbeat>, items: Vec<Renewal>) -> Result<Vec<Renewed>> {
         check_batch("items", items.len(), limits::REPORT_BATCH_MAX)?;
+        check_each(&workers, Heartbeat::validate)?;
         check_each(&items, Renewal::validate)?;
         let mut answers = self.renews.call(vec![(workers, items)]).await?;
         Ok(answers.pop().unwrap_or_default())

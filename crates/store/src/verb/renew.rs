@@ -4,7 +4,7 @@ use super::Memory;
 use super::workers::Calls;
 use crate::rows::{Change, Changes, Place, Record};
 use crate::session::{Attempted, Session};
-use crate::worker::{Heartbeat, Renewal, Renewed};
+use crate::worker::{Heartbeat, Renewal, Renewed, Worker};
 use std::collections::HashMap;
 use taskwheel_model::{Event, ExecId, Refusal, State, Status, TaskId, Time, decide};
 
@@ -14,11 +14,24 @@ pub(super) async fn renew(
     workers: &[Heartbeat],
     items: &[&Renewal],
 ) -> Attempted<(Vec<Renewed>, Calls)> {
-    let answers = if items.is_empty() { Vec::new() } else { renew_all(session, memory, items).await? };
+    let mut forgotten = HashMap::new();
+    let answers = if items.is_empty() { Vec::new() } else { renew_all(session, memory, items, &mut forgotten).await? };
+    for heartbeat in workers {
+        if let Some(worker) = forgotten.remove(&heartbeat.worker_id) {
+            session.register(&Worker { tenant: heartbeat.owner.clone(), ..worker }).await?;
+        }
+    }
     Ok((answers, memory.workers.heard(session, workers).await?))
 }
 
-async fn renew_all(session: &mut dyn Session, memory: &Memory, items: &[&Renewal]) -> Attempted<Vec<Renewed>> {
+/// Notes workers that live, and of which no row knows: a claim of theirs took so long that they were given up meanwhile. Without a row nobody
+/// would notice their end.
+async fn renew_all(
+    session: &mut dyn Session,
+    memory: &Memory,
+    items: &[&Renewal],
+    forgotten: &mut HashMap<String, Worker>,
+) -> Attempted<Vec<Renewed>> {
     let (now, types) = (session.now(), memory.types.get(session).await?);
     let mut records = load(session, items.iter().map(|item| item.id)).await?;
     let mut changes = Changes::default();
@@ -32,6 +45,7 @@ async fn renew_all(session: &mut dyn Session, memory: &Memory, items: &[&Renewal
         let rules = record.rules(types.settings(&record.task_type));
         match decide(&record.life(), &rules, &Event::Renew { exec_id: item.exec_id }, now) {
             Ok(step) => {
+                forgotten.extend(without_row(record, now).map(|worker| (worker.worker_id.clone(), worker)));
                 let (change, lease_until) = keep(record, &step.life, item, now);
                 if let Some(change) = change {
                     changes.push(record, change);
@@ -50,6 +64,23 @@ async fn renew_all(session: &mut dyn Session, memory: &Memory, items: &[&Renewal
     }
     session.write(changes.as_slice()).await?;
     Ok(answers)
+}
+
+/// The worker of an execution that lives by its heartbeat, where it has no row, as far as the execution tells.
+fn without_row(record: &Record, now: Time) -> Option<Worker> {
+    let Place::Live(row) = &record.place else { return None };
+    let heartbeat_ms = row.heartbeat_ms.filter(|_| record.worker_seen_at.is_none())?;
+    Some(Worker {
+        worker_id: row.worker_id.clone()?,
+        host: row.host.clone()?,
+        app: None,
+        types: Vec::new(),
+        categories: Vec::new(),
+        heartbeat_ms: Some(heartbeat_ms),
+        started_at: now,
+        seen_at: now,
+        tenant: None,
+    })
 }
 
 /// The change that keeps an execution, where its row needs one at all, and how long it is kept.

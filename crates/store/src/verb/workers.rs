@@ -37,22 +37,23 @@ pub(super) async fn executing(session: &mut dyn Session) -> Attempted<HashMap<St
     rows.into_iter().map(|mut row| Ok((row.text()?, row.number()?.unsigned_abs()))).collect()
 }
 
-/// Locks workers, in the order of their ids, and says when each was last seen. Who is gone is left out.
+/// Locks workers, in the order of their ids, and says when each last called, at the latest. Who is gone is left out.
 pub(super) async fn lock<'w>(
     session: &mut dyn Session,
     worker_ids: impl Iterator<Item = &'w String>,
 ) -> Attempted<HashMap<String, Time>> {
     let mut seen_at = HashMap::new();
     for id in worker_ids.collect::<BTreeSet<_>>() {
-        let row = session.rows(&plain(SEEN_AT).bind(id.as_str()).lock("w"), &[Kind::Number]).await?.into_iter().next();
-        if let Some(mut row) = row {
-            seen_at.insert(id.clone(), Time(row.number()?));
+        let find = plain(SEEN_AT).bind(id.as_str()).lock("w");
+        if let Some(mut row) = session.rows(&find, &[Kind::Number, Kind::Number]).await?.into_iter().next() {
+            let (seen, heartbeat_ms) = (Time(row.number()?), row.maybe_number()?);
+            seen_at.insert(id.clone(), seen.plus_ms(heartbeat_ms.map_or(0, slack_ms)));
         }
     }
     Ok(seen_at)
 }
 
-const SEEN_AT: &str = "SELECT w.seen_at FROM task_worker w WHERE w.worker_id = ?";
+const SEEN_AT: &str = "SELECT w.seen_at, w.heartbeat_ms FROM task_worker w WHERE w.worker_id = ?";
 
 #[derive(Default)]
 pub(super) struct WorkerCache(Mutex<HashMap<String, Known>>);
@@ -106,14 +107,9 @@ impl WorkerCache {
         };
         session.register(&worker).await?;
         let owner = request.owner.clone();
-        // Who says none keeps to the one that it promised before, and its calls are written down as often as that asks for.
-        let heartbeat_ms = match request.heartbeat_ms {
-            None => {
-                let found = session.rows(&plain(HEARTBEAT).bind(&*request.worker_id), &[Kind::Number]).await?;
-                found.into_iter().next().map_or(Ok(None), |mut row| row.maybe_number())?
-            }
-            said => said,
-        };
+        // It keeps to the longest that it has promised: no execution that it has lives by a longer one.
+        let found = session.rows(&plain(HEARTBEAT).bind(&*request.worker_id), &[Kind::Number]).await?;
+        let heartbeat_ms = found.into_iter().next().map_or(Ok(None), |mut row| row.maybe_number())?;
         let known = Known { owner, said, heartbeat_ms, written_at: now, is_written_anew: false };
         calls.registered.insert(request.worker_id.clone(), known);
         Ok(())

@@ -180,6 +180,7 @@ async fn a_bad_report_or_renewal_names_its_field(platform: &Platform) {
         assert_eq!(refused(answer), (1, field.to_owned()));
     }
     assert_eq!(platform.status(claimed.id).await, Status::Executing);
+    assert_eq!(refused(platform.store.renew(vec!["a\0b".into()], Vec::new()).await), (0, "worker_id".into()));
 }
 
 async fn a_bad_edit_resolve_or_type_names_its_field(platform: &Platform) {

@@ -71,17 +71,31 @@ async fn a_worker_that_answered_before_the_retry_leaves_nothing_to_wait_for(plat
     }
 }
 
-async fn with_a_heartbeat_the_hold_ends_three_heartbeats_after_the_last_call(platform: &Platform) {
+async fn with_a_heartbeat_the_hold_ends_when_its_worker_would_count_as_dead(platform: &Platform) {
     platform.submit(task("mail")).await;
     let claimed = platform.claim_one_for(ClaimRequest { heartbeat_ms: Some(1_000), ..worker(&["mail"]) }).await;
     platform.renew(&claimed).await;
     platform.act(claimed.id, Action::Cancel).await;
     platform.act(claimed.id, Action::Retry).await;
     let other = ClaimRequest { worker_id: "other".into(), ..worker(&["mail"]) };
-    platform.advance_ms(2_999);
+    platform.advance_ms(3_099);
     assert!(platform.claim_for(other.clone()).await.is_empty());
     platform.advance_ms(1);
     assert_eq!(platform.claim_one_for(other).await.id, claimed.id);
+}
+
+async fn a_hold_outlives_a_promise_that_was_not_written(platform: &Platform) {
+    platform.submit(task("mail")).await;
+    let claimed = platform.claim_one_for(ClaimRequest { heartbeat_ms: Some(60_000), ..worker(&["mail"]) }).await;
+    platform.renew(&claimed).await;
+    platform.advance_ms(2_900);
+    let Renewed::Ok(promised) = platform.renew(&claimed).await else { panic!("it is renewed") };
+    platform.advance_ms(100_000);
+    platform.act(claimed.id, Action::Cancel).await;
+    platform.act(claimed.id, Action::Retry).await;
+    platform.advance_ms(promised.ms_since(platform.now()) - 1);
+    let other = ClaimRequest { worker_id: "other".into(), ..worker(&["mail"]) };
+    assert!(platform.claim_for(other).await.is_empty());
 }
 
 async fn a_task_cancelled_after_its_lease_ended_is_not_held(platform: &Platform) {
@@ -154,7 +168,8 @@ facts![
     a_retried_task_is_free_once_its_old_worker_renews,
     a_retried_task_is_free_once_its_old_worker_reports,
     a_worker_that_answered_before_the_retry_leaves_nothing_to_wait_for,
-    with_a_heartbeat_the_hold_ends_three_heartbeats_after_the_last_call,
+    with_a_heartbeat_the_hold_ends_when_its_worker_would_count_as_dead,
+    a_hold_outlives_a_promise_that_was_not_written,
     a_task_cancelled_after_its_lease_ended_is_not_held,
     neither_run_now_nor_an_edit_breaks_the_hold,
     a_hold_outlives_a_second_cancel_and_retry,

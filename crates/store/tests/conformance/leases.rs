@@ -4,6 +4,7 @@ use crate::facts;
 use crate::support::platform::renewal;
 use crate::support::{Platform, task, worker};
 use taskwheel_model::{NewTask, Outcome, RetryPolicy, Status, TypeSettings, limits};
+use taskwheel_store::people::Action;
 use taskwheel_store::worker::{ClaimRequest, ClaimedTask, Renewed, Reported};
 use taskwheel_store::{RanOut, Rescued};
 
@@ -129,7 +130,7 @@ async fn each_kind_of_report_is_a_call(platform: &Platform) {
         platform.advance_ms(2 * BEAT_MS);
         assert_eq!(platform.rescue().await.lost, 0, "{outcome:?}");
         platform.finish(&kept, Outcome::Success).await;
-        platform.act(other.id, taskwheel_store::people::Action::Cancel).await;
+        platform.act(other.id, Action::Cancel).await;
     }
 }
 
@@ -311,7 +312,37 @@ async fn who_promised_a_heartbeat_and_calls_on_loses_nothing(platform: &Platform
     }
 }
 
+async fn who_promised_two_heartbeats_keeps_to_the_longer_one(platform: &Platform) {
+    const LONG_MS: i64 = 60_000;
+    for [first, second] in [[LONG_MS, BEAT_MS], [BEAT_MS, LONG_MS]] {
+        let promise = |ms| ClaimRequest { heartbeat_ms: Some(ms), ..beating("worker") };
+        platform.submit(task("mail")).await;
+        let claimed = platform.claim_one_for(promise(first)).await;
+        platform.renew(&claimed).await;
+        assert_eq!(platform.claim_for(promise(second)).await, []);
+        platform.advance_ms(10 * BEAT_MS);
+        assert_eq!(platform.rescue().await, Rescued::default());
+        platform.advance_ms(3 * LONG_MS);
+        assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() }, "{first} and {second}");
+        platform.act(claimed.id, Action::Cancel).await;
+    }
+}
+
+/// As it is after a claim that took so long that its worker was given up meanwhile.
+async fn a_worker_without_a_row_that_renews_is_known_again(platform: &Platform) {
+    let claimed = started(platform, "worker").await;
+    platform.raw().await.run("DELETE FROM task_worker").await;
+    platform.advance_ms(BEAT_MS);
+    assert!(matches!(platform.renew(&claimed).await, Renewed::Ok(_)));
+    platform.advance_ms(3 * BEAT_MS);
+    assert_eq!(platform.rescue().await, Rescued::default());
+    platform.advance_ms(BEAT_MS / 10);
+    assert_eq!(platform.rescue().await, Rescued { lost: 1, ..Rescued::default() });
+}
+
 facts![
+    who_promised_two_heartbeats_keeps_to_the_longer_one,
+    a_worker_without_a_row_that_renews_is_known_again,
     who_promised_a_heartbeat_and_calls_on_loses_nothing,
     what_a_dead_worker_never_named_keeps_no_look_busy,
     leases_of_a_silent_worker_keep_no_look_busy,

@@ -16,9 +16,11 @@ async fn an_open_plain_insert_holds_up_nobody(platform: &Platform) {
         // SQLite has one writer at a time, whoever that is.
         return;
     }
-    let running = platform.start(task("mail")).await;
+    let (running, failing) = (platform.start(task("mail")).await, platform.start(task("mail")).await);
     let mut stranger = platform.raw().await;
     stranger.run("BEGIN").await;
+    // From here on the database keeps for the stranger what others remove.
+    assert_eq!(stranger.number("SELECT count(*) FROM task").await, 2);
     stranger.run("INSERT INTO task (type) VALUES ('mail'), ('mail')").await;
     platform.advance_ms(120_000);
     let undisturbed = async {
@@ -29,6 +31,7 @@ async fn an_open_plain_insert_holds_up_nobody(platform: &Platform) {
         platform.finish(&claimed, Outcome::Error).await;
         platform.act(ids[1], Action::RunNow).await;
         platform.finish(&running, Outcome::Success).await;
+        platform.finish(&failing, Outcome::Error).await;
         platform.rescue().await;
         platform.all_tasks().await;
     };

@@ -6,12 +6,12 @@
 use crate::load::{self, Acknowledged};
 use crate::support::{Dialect, TestDatabase, random_below};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use taskwheel_model::TaskId;
 use taskwheel_store::Options;
 
-const URL: &str = "TASKWHEEL_TEST_CRASH_URL";
+pub(crate) const URL: &str = "TASKWHEEL_TEST_CRASH_URL";
 /// The test harness writes to the same output.
 const MARK: &str = "@acknowledged ";
 const ROUNDS: usize = 3;
@@ -33,7 +33,21 @@ async fn the_process_that_is_killed() {
 }
 
 /// A process that ends with its test, whatever happens.
-struct Victim(Child);
+pub(crate) struct Victim(pub(crate) Child);
+
+impl Victim {
+    /// Starts this binary again for one of its bodies.
+    pub(crate) fn start(body: &str, url: &str) -> Victim {
+        let mut command = Command::new(std::env::current_exe().expect("this test has a binary"));
+        command.args([body, "--exact", "--nocapture"]).env(URL, url);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Victim(command.spawn().expect("the process starts"))
+    }
+
+    pub(crate) fn output(&mut self) -> BufReader<ChildStdout> {
+        BufReader::new(self.0.stdout.take().expect("its output is piped"))
+    }
+}
 
 impl Drop for Victim {
     fn drop(&mut self) {
@@ -44,12 +58,8 @@ impl Drop for Victim {
 
 /// Starts the process, kills it after so many acknowledgements, and answers all that it has given.
 fn acknowledged_until_killed(url: &str, count: usize) -> Vec<Acknowledged> {
-    let this = std::env::current_exe().expect("this test has a binary");
-    let mut command = Command::new(this);
-    command.args(["process::the_process_that_is_killed", "--exact", "--nocapture"]).env(URL, url);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut victim = Victim(command.spawn().expect("the process starts"));
-    let mut output = BufReader::new(victim.0.stdout.take().expect("its output is piped"));
+    let mut victim = Victim::start("process::the_process_that_is_killed", url);
+    let mut output = victim.output();
     let (mut acknowledged, mut line) = (Vec::new(), String::new());
     // A line that was cut short by the kill has no end, and does not count.
     while output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {

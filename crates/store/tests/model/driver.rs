@@ -67,7 +67,7 @@ impl Driver {
             }
             Operation::Rescue => self.rescue(now).await,
             Operation::Cancel { task } => {
-                let seen_at = self.seen_at;
+                let seen_at = self.called_at();
                 self.act(*task, Action::Cancel, now, |_| Event::Cancel { worker_seen_at: seen_at }).await;
             }
             Operation::Retry { task } => self.act(*task, Action::Retry, now, |_| Event::Retry).await,
@@ -209,16 +209,22 @@ impl Driver {
         }
     }
 
+    /// When the worker last called, at the latest: the store leaves some calls unwritten.
+    fn called_at(&self) -> Option<Time> {
+        self.seen_at.map(|seen| seen.plus_ms(HEARTBEAT_MS / 10))
+    }
+
     async fn rescue(&mut self, now: Time) {
         while self.platform.rescue().await.more {}
         if self.seen_at.is_some_and(|seen| now.ms_since(seen) >= SILENT_MS) {
             self.seen_at = None;
         }
+        let called_at = self.called_at();
         for known in &mut self.tasks {
             if self.seen_at.is_some_and(|seen| is_named_and_in_time(&known.life, seen, now)) {
                 continue;
             }
-            let event = Event::Clock { worker_seen_at: self.seen_at };
+            let event = Event::Clock { worker_seen_at: called_at };
             if let Ok(step) = decide(&known.life, &known.rules, &event, now) {
                 // Given back by the clock is given back: a worker that says the same is right.
                 if let (Some(Outcome::Release), State::Executing(execution)) = (step.ended, &known.life.state) {

@@ -49,6 +49,9 @@ CREATE TABLE IF NOT EXISTS task (
 --
 -- The table is its own claim index: a claim reads and locks the very rows it takes and nothing else. No statement of ours
 -- locks a row by way of another index, so that two of them cannot lock the same row from two sides.
+--
+-- That an id waits once is not a unique key: a task that comes back while somebody's snapshot keeps what its claim removed would be held
+-- against that, and the entry behind it locked, which may be the uncommitted one of a stranger.
 CREATE TABLE IF NOT EXISTS task_waiting (
     id           BIGINT NOT NULL,
     tenant       VARCHAR(64) NOT NULL DEFAULT 'default',
@@ -75,7 +78,7 @@ CREATE TABLE IF NOT EXISTS task_waiting (
     check_at     BIGINT,
     updated_at   BIGINT NOT NULL,
     PRIMARY KEY (lane, `rank`, due, id),
-    UNIQUE KEY task_waiting_id (tenant, id),
+    KEY task_waiting_id (tenant, id),
     KEY task_waiting_claim_tenant (tenant, lane, `rank`, due, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
 

@@ -11,7 +11,8 @@ CREATE TABLE task (
     task_key     TEXT CHECK (length(task_key) <= 200),
     payload      TEXT CHECK (payload IS NULL OR json_valid(payload) AND length(CAST(payload AS BLOB)) <= 262144),
     priority     INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 1 AND 9),
-    run_at       INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)),
+    run_at       INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+                     CHECK (run_at BETWEEN -140737488355328 AND 9224318015999999),
     expire_at    INTEGER,
     max_attempts INTEGER CHECK (max_attempts = -1 OR max_attempts BETWEEN 1 AND 2147483647),
     retry        TEXT CHECK (retry IS NULL OR json_valid(retry)),
