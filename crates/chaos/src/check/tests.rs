@@ -300,7 +300,7 @@ fn more_attempts_than_the_maximum_are_noticed_of_what_a_schedule_fired() {
         })
     };
     let (lines, mut tasks) = good();
-    tasks.push(Final { attempts: attempts(3).collect(), ..fired.clone() });
+    tasks.push(Final { attempts: attempts(3).collect(), ..fired });
     assert_eq!(check(&lines, &tasks), []);
     tasks[1].attempts = attempts(4).collect();
     assert_broken(Law::AttemptsBounded, &lines, &tasks);
