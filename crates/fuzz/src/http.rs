@@ -20,6 +20,9 @@ const LISTS: [&str; 8] = [
     "/v1/workers",
 ];
 
+/// The only call that may take long.
+const CLAIM: &str = "/v1/worker/claim";
+
 /// A query, tried on every list.
 pub(crate) fn listing(bytes: &[u8]) {
     let Ok(query) = std::str::from_utf8(bytes) else { return };
@@ -37,13 +40,22 @@ pub(crate) fn call(bytes: &[u8]) {
     let mut lines = head.lines();
     let Some((method, path)) = lines.next().and_then(|line| line.split_once(' ')) else { return };
     let (Ok(method), Ok(uri)) = (method.parse::<Method>(), path.parse::<Uri>()) else { return };
+    let may_wait = method == Method::POST && uri.path() == CLAIM && waits(body);
     let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
         request = request.header(name, value);
     }
-    if let Ok(request) = request.body(Body::from(body.to_vec())) {
-        ask_briefly(request);
+    match request.body(Body::from(body.to_vec())) {
+        Ok(request) if may_wait => ask_briefly(request),
+        Ok(request) => drop(ask(request)),
+        Err(_) => {}
     }
+}
+
+/// Whether a claim of these words waits where there is nothing for it.
+fn waits(body: &[u8]) -> bool {
+    let claim: Option<Value> = serde_json::from_slice(body).ok();
+    claim.is_some_and(|claim| claim["wait_ms"].as_i64().is_some_and(|wait_ms| wait_ms > 0))
 }
 
 #[derive(Deserialize)]
@@ -62,7 +74,7 @@ struct Task {
 impl Task {
     fn claim() -> Task {
         let claim = json!({"worker_id": "w", "host": "h", "types": ["checkpointed"]});
-        let claimed: Option<Claimed> = post("/v1/worker/claim", claim.to_string().into_bytes());
+        let claimed: Option<Claimed> = post(CLAIM, claim.to_string().into_bytes());
         claimed.and_then(|mut claimed| claimed.tasks.pop()).expect("what waits is handed out")
     }
 
@@ -94,4 +106,19 @@ pub(crate) fn checkpoint(bytes: &[u8]) {
         assert_eq!(next.checkpoint.as_deref().map(RawValue::get), Some(sent.get()), "what was saved comes back");
     }
     next.report("success");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waits;
+
+    #[test]
+    fn only_a_claim_that_says_so_may_wait() {
+        assert!(waits(br#"{"worker_id": "w", "wait_ms": 1}"#));
+        for claim in
+            [&br#"{"worker_id": "w", "wait_ms": 0}"#[..], br#"{"worker_id": "w"}"#, br#"{"wait_ms": "1"}"#, b"{", b""]
+        {
+            assert!(!waits(claim), "{}", String::from_utf8_lossy(claim));
+        }
+    }
 }

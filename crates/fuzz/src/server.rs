@@ -15,6 +15,8 @@ use tower::ServiceExt;
 
 /// After so many requests there is a new database, so that the last ones are answered as fast as the first.
 const REQUESTS_MAX: usize = 5_000;
+/// Whoever is not answered within this time never is. It takes a slow machine to need a second.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A claim may wait for a minute. Its caller does not.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -51,14 +53,19 @@ pub(crate) fn refresh() {
 /// The status and the body of the answer to a request.
 ///
 /// # Panics
-/// When the server says that it is at fault, or an error has not the shape that every error has.
+/// When there is no answer, the server says that it is at fault, or an error has not the shape that every error has.
 pub(crate) fn ask(request: Request<Body>) -> (StatusCode, Vec<u8>) {
-    within(Duration::MAX, request).expect("it is waited for")
+    answer(ANSWER_MAX, request)
 }
 
-/// The same; none where it takes longer than its caller waits.
-pub(crate) fn ask_briefly(request: Request<Body>) -> Option<(StatusCode, Vec<u8>)> {
-    within(PATIENCE, request)
+/// Asks what may take as long as it likes, and goes away soon. What is answered until then is looked at.
+pub(crate) fn ask_briefly(request: Request<Body>) {
+    within(PATIENCE, request);
+}
+
+fn answer(at_most: Duration, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    let asked = format!("{} {}", request.method(), request.uri());
+    within(at_most, request).unwrap_or_else(|| panic!("{asked} was not answered within {at_most:?}"))
 }
 
 fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec<u8>)> {
@@ -68,11 +75,13 @@ fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec
         let server = kept.get_or_insert_with(Server::start);
         server.requests += 1;
         server.runtime.block_on(async {
-            let answer = tokio::time::timeout(patience, server.router.clone().oneshot(request)).await.ok()?;
-            let answer = answer.expect("a router always answers");
-            let status = answer.status();
-            let body = answer.into_body().collect().await.expect("a body is there").to_bytes();
-            Some((status, body.to_vec()))
+            let answered = async {
+                let answer = server.router.clone().oneshot(request).await.expect("a router always answers");
+                let status = answer.status();
+                let body = answer.into_body().collect().await.expect("a body is there").to_bytes();
+                (status, body.to_vec())
+            };
+            tokio::time::timeout(patience, answered).await.ok()
         })
     })?;
     let text = String::from_utf8_lossy(&body);
@@ -83,4 +92,17 @@ fn within(patience: Duration, request: Request<Body>) -> Option<(StatusCode, Vec
         assert!(is_told, "{asked} was answered {status} without a reason: {text}");
     }
     Some((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "POST /v1/worker/claim was not answered within 50ms")]
+    fn what_is_not_answered_in_time_is_a_fault() {
+        let claim = r#"{"worker_id": "w", "host": "h", "types": ["t"], "wait_ms": 60000}"#;
+        let request = Request::post("/v1/worker/claim").body(Body::from(claim)).expect("the request is a good one");
+        answer(PATIENCE, request);
+    }
 }
