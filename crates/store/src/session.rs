@@ -154,6 +154,9 @@ impl Pick {
     }
 }
 
+/// Before all tasks.
+pub(crate) const FROM_THE_START: [(i64, i64); 9] = [(i64::MIN, i64::MIN); 9];
+
 /// One lane of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PickLane {
@@ -161,8 +164,8 @@ pub(crate) struct PickLane {
     pub lane: String,
     /// Whether only tasks without a category of their own are wanted: the lane was asked for by its type's category.
     pub plain_only: bool,
-    /// By rank: the scan starts here.
-    pub marks: [i64; 9],
+    /// By rank: the scan starts behind the task that is due then and has this id. Where a dialect knows no such pairs, at that time.
+    pub marks: [(i64, i64); 9],
 }
 
 /// A due task, locked for its claim.

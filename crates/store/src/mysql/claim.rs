@@ -18,7 +18,7 @@ use super::fault;
 use super::plain::Built;
 use super::read::read_content;
 use super::rows::json;
-use crate::session::{Attempted, Insert, Pick, PickLane, Picked};
+use crate::session::{Attempted, FROM_THE_START, Insert, Pick, PickLane, Picked};
 use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -134,7 +134,7 @@ impl<'a> Claim<'a> {
     /// the rest has the same rank.
     async fn few(&mut self) -> Attempted<Option<Vec<Key>>> {
         let Pick { creator, lanes, categories, .. } = self.pick;
-        let is_plain = |lane: &PickLane| !lane.plain_only && lane.marks == [i64::MIN; RANKS];
+        let is_plain = |lane: &PickLane| !lane.plain_only && lane.marks == FROM_THE_START;
         let are_few = (1..=FEW_LANES_MAX).contains(&lanes.len());
         if !are_few || creator.is_some() || !categories.is_empty() || !lanes.iter().all(is_plain) {
             return Ok(None);
@@ -392,7 +392,7 @@ impl<'a> Claim<'a> {
         let mark = match source {
             Source::Lane(lane) => {
                 query.push("w.lane = ");
-                lane.marks[rank]
+                lane.marks[rank].0
             }
             Source::Category(_) => {
                 query.push("w.category = ");

@@ -30,7 +30,7 @@ macro_rules! columns {
     };
 }
 
-/// `$1` now, `$2` most, `$3` lanes, `$4` whether only tasks without a category of their own, by lane, `$5` marks by lane and rank,
+/// `$1` now, `$2` most, `$3` lanes, `$4` whether only tasks without a category of their own, by lane, `$5` and `$12` marks by lane and rank,
 /// `$6` categories, `$7` paused types, `$8` host, `$9` creator, `$10` tenant, `$11` the lanes that are looked into whole.
 const PICK: &str = concat!(
     columns!(),
@@ -41,7 +41,7 @@ FROM (
       SELECT z.* FROM unnest($3::text[], $4::boolean[]) WITH ORDINALITY AS n(lane, plain_only, place) CROSS JOIN LATERAL (
         SELECT w.*, w.ctid AS place FROM task_waiting w
         WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $1
-          AND w.due >= ($5::bigint[])[(n.place - 1) * 9 + r.rank + 1]
+          AND (w.due, w.id) > (($5::bigint[])[(n.place - 1) * 9 + r.rank + 1], ($12::bigint[])[(n.place - 1) * 9 + r.rank + 1])
           AND (NOT n.plain_only OR w.category IS NULL) AND ($9::text IS NULL OR w.creator = $9) {tenant}
         ORDER BY w.due, w.id LIMIT $2 FOR UPDATE SKIP LOCKED) z
       {categories}) x
@@ -62,7 +62,7 @@ SELECT k.id, k.lane, k.rank, k.due, n.place FROM generate_series(0, 8) AS r(rank
 CROSS JOIN unnest($3::text[], $4::boolean[]) WITH ORDINALITY AS n(lane, plain_only, place) CROSS JOIN LATERAL (
   SELECT w.id, w.lane, w.rank, w.due FROM task_waiting w
   WHERE w.lane = n.lane AND w.rank = r.rank AND w.due <= $1
-    AND w.due >= ($5::bigint[])[(n.place - 1) * 9 + r.rank + 1]
+    AND (w.due, w.id) > (($5::bigint[])[(n.place - 1) * 9 + r.rank + 1], ($12::bigint[])[(n.place - 1) * 9 + r.rank + 1])
     AND (NOT n.plain_only OR w.category IS NULL) AND ($9::text IS NULL OR w.creator = $9) {tenant}
   ORDER BY w.due, w.id LIMIT $2) k
 {categories}";
@@ -143,13 +143,14 @@ fn query<'q>(
         .bind(most as i64)
         .bind(pick.lanes.iter().map(|lane| lane.lane.as_str()).collect::<Vec<_>>())
         .bind(pick.lanes.iter().map(|lane| lane.plain_only).collect::<Vec<_>>())
-        .bind(pick.lanes.iter().flat_map(|lane| lane.marks).collect::<Vec<_>>())
+        .bind(pick.lanes.iter().flat_map(|lane| lane.marks.map(|(due, _)| due)).collect::<Vec<_>>())
         .bind(&pick.categories)
         .bind(&pick.paused)
         .bind(&pick.host)
         .bind(&pick.creator)
         .bind(&pick.tenant)
         .bind(pick.whole_lanes())
+        .bind(pick.lanes.iter().flat_map(|lane| lane.marks.map(|(_, id)| id)).collect::<Vec<_>>())
 }
 
 /// The key of a waiting task, in the order in which they are taken.

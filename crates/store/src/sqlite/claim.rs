@@ -146,8 +146,8 @@ impl<'s> Scan<'s> {
         match source {
             Source::Lane(lane) => {
                 let sql = if self.indexed_tenant.is_some() { TENANT_LANE } else { LANE };
-                let mark = usize::try_from(rank).ok().and_then(|rank| lane.marks.get(rank)).copied();
-                let mark = mark.unwrap_or(i64::MIN);
+                let mark = usize::try_from(rank).ok().and_then(|rank| lane.marks.get(rank));
+                let mark = mark.map_or(i64::MIN, |(due, _)| *due);
                 let mut statement = self.connection.prepare_cached(sql)?;
                 let values = params![lane.lane, rank, self.now.0, mark, lane.plain_only, creator, tenant];
                 offer(statement.query(values)?, best, |_| Ok(true))

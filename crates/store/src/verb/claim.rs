@@ -4,7 +4,7 @@ use super::step::{self, Hosts, Leaving};
 use super::watermark::{LaneDue, Scan};
 use super::{Memory, Types, ends, runs};
 use crate::rows;
-use crate::session::{Attempted, Pick, PickLane, Picked, Session, Start, Starter};
+use crate::session::{Attempted, FROM_THE_START, Pick, PickLane, Picked, Session, Start, Starter};
 use crate::worker::{ClaimRequest, ClaimedTask, Context};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -26,7 +26,10 @@ pub(super) async fn claim(
     let mut claimed = Vec::new();
     for _ in 0..ROUNDS_MAX {
         pick.max = request.max - claimed.len();
-        let picked = scan(session, memory, &mut pick).await?;
+        let picked = {
+            let _turn = memory.watermarks.turn(pick.tenant.as_deref(), &pick.lanes).await;
+            scan(session, memory, &mut pick).await?
+        };
         let ended = start(session, &types, request, picked, &mut claimed).await?;
         if ended.is_empty() || claimed.len() == request.max {
             break;
@@ -56,7 +59,7 @@ pub(super) fn pick(request: &ClaimRequest, types: &Types) -> Pick {
             return;
         }
         for lane in [step::lane(task_type, None), step::lane(task_type, Some(&request.host))] {
-            lanes.push(PickLane { lane, plain_only, marks: [i64::MIN; 9] });
+            lanes.push(PickLane { lane, plain_only, marks: FROM_THE_START });
         }
     };
     request.types.iter().for_each(|task_type| add(task_type, false));
@@ -90,7 +93,7 @@ async fn scan(session: &mut dyn Session, memory: &Memory, pick: &mut Pick) -> At
     }
     let short = picked.len() < pick.max;
     for lane in &mut pick.lanes {
-        lane.marks = [i64::MIN; 9];
+        lane.marks = FROM_THE_START;
     }
     if hint == Scan::Hinted && short && memory.watermarks.may_rescan(tenant, &pick.lanes) {
         let began = Instant::now();

@@ -2,37 +2,48 @@
 //!
 //! When a long transaction holds the vacuum horizon (PostgreSQL) or the purge (InnoDB), claimed tasks stay in the claim
 //! index as dead entries at its head, and each claim would walk over all of them. So a claim remembers, for each lane
-//! and rank, the due time it has come to, and starts there the next time.
+//! and rank, the task it has come to, and starts behind it the next time.
 //!
 //! A mark is a hint, never the truth: a task whose transaction commits late, or that another node made due earlier, can
 //! lie below it. Therefore every scan is from the start as long as that is cheap. Otherwise one from the start follows whenever
 //! the hinted one comes up short, and at least twice a second; only when such a full scan is very expensive are full scans
 //! spaced out, to a twentieth of the time.
+//!
+//! For the same reason scans of a lane that take long take turns: two at once would both go over what the other one locks, and the
+//! second finds by the mark what the first has left. That is a hint too. Nobody waits long for a turn.
 
-use crate::session::{PickLane, Picked};
+use crate::session::{FROM_THE_START, PickLane, Picked};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use taskwheel_model::{NewTask, Time};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-const RANKS: usize = 9;
 const FULL_EVERY: Duration = Duration::from_millis(500);
 const FULL_SHARE: u32 = 20;
 /// A full scan that took no longer than this is done again rather than spared.
 const FULL_CHEAP: Duration = Duration::from_millis(2);
 const LANES_MAX: usize = 100_000;
 
+/// So long a scan waits for its turn at most: its transaction is open.
+const TURN_MAX: Duration = Duration::from_millis(50);
+
 #[derive(Default)]
 pub(super) struct Watermarks(Mutex<HashMap<Key, Mark>>);
+
+/// Held by the scan whose turn it is.
+pub(super) type Turn = Option<OwnedMutexGuard<()>>;
 
 /// A lane as a claim sees it: of one tenant, or of all.
 type Key = (Option<String>, String);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
-    due: [i64; RANKS],
+    /// By rank: the due time and the id of the last task.
+    last: [(i64, i64); 9],
     full_at: Instant,
     full_took: Duration,
+    turn: Arc<AsyncMutex<()>>,
 }
 
 /// How a scan shall be done.
@@ -46,16 +57,29 @@ impl Watermarks {
     /// Fills the marks of a claim's lanes, and says whether they are all from the start.
     pub(super) fn start(&self, tenant: Option<&str>, lanes: &mut [PickLane]) -> Scan {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = |lane: &PickLane| marks.get(&key(tenant, &lane.lane)).copied();
+        let known = |lane: &PickLane| marks.get(&key(tenant, &lane.lane));
         let rested = |mark: &Mark| mark.full_at.elapsed() < FULL_EVERY.max(mark.full_took * FULL_SHARE);
         let spared = |mark: &Mark| mark.full_took > FULL_CHEAP && rested(mark);
-        if !lanes.iter().all(|lane| known(lane).is_some_and(|mark| spared(&mark))) {
+        if !lanes.iter().all(|lane| known(lane).is_some_and(spared)) {
             return Scan::Full;
         }
         for lane in &mut *lanes {
-            lane.marks = known(lane).map_or([i64::MIN; RANKS], |mark| mark.due);
+            lane.marks = known(lane).map_or(FROM_THE_START, |mark| mark.last);
         }
-        if lanes.iter().all(|lane| lane.marks == [i64::MIN; RANKS]) { Scan::Full } else { Scan::Hinted }
+        if lanes.iter().all(|lane| lane.marks == FROM_THE_START) { Scan::Full } else { Scan::Hinted }
+    }
+
+    /// Waits for the turn of a scan of these lanes, if it is known to take long. Where there is one writer it is free.
+    pub(super) async fn turn(&self, tenant: Option<&str>, lanes: &[PickLane]) -> Turn {
+        let turn = {
+            let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mark = lanes.first().and_then(|lane| marks.get(&key(tenant, &lane.lane)));
+            mark.filter(|mark| mark.full_took > FULL_CHEAP)?.turn.clone()
+        };
+        match turn.clone().try_lock_owned() {
+            Ok(turn) => Some(turn),
+            Err(_) => tokio::time::timeout(TURN_MAX, turn.lock_owned()).await.ok(),
+        }
     }
 
     /// Whether a full scan may follow a hinted one that came up short.
@@ -87,16 +111,17 @@ impl Watermarks {
         }
         for lane in lanes {
             let mark = marks.entry(key(tenant, &lane.lane)).or_insert(Mark {
-                due: [i64::MIN; RANKS],
+                last: FROM_THE_START,
                 full_at: Instant::now(),
                 full_took: took,
+                turn: Arc::default(),
             });
             if scan == Scan::Full {
-                *mark = Mark { due: [i64::MIN; RANKS], full_at: Instant::now(), full_took: took };
+                (mark.last, mark.full_at, mark.full_took) = (FROM_THE_START, Instant::now(), took);
             }
             for task in picked.iter().filter(|task| task.lane == lane.lane) {
-                if let Some(due) = usize::try_from(task.rank).ok().and_then(|rank| mark.due.get_mut(rank)) {
-                    *due = (*due).max(task.due.0);
+                if let Some(last) = usize::try_from(task.rank).ok().and_then(|rank| mark.last.get_mut(rank)) {
+                    *last = (*last).max((task.due.0, task.id.0));
                 }
             }
         }
@@ -117,9 +142,9 @@ impl Watermarks {
         for LaneDue { tenant, lane, rank, due, .. } in dues {
             for tenant in [None, Some(tenant.as_str())] {
                 let Some(mark) = marks.get_mut(&key(tenant, lane)) else { continue };
-                for (number, mark) in mark.due.iter_mut().enumerate() {
+                for (number, last) in mark.last.iter_mut().enumerate() {
                     if rank.is_none_or(|rank| usize::try_from(rank) == Ok(number)) {
-                        *mark = (*mark).min(due.0);
+                        *last = (*last).min((due.0, i64::MIN));
                     }
                 }
             }
