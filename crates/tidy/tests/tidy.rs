@@ -38,8 +38,9 @@ fn rust_files(wanted: impl Fn(&str) -> bool) -> Vec<File> {
 
 #[test]
 fn sql_is_only_in_the_store() {
-    // Plain SQL is a way to submit, so tests use it; and an example of the SDK has rows of its own beside its tasks.
-    let folders = ["crates/store/", "crates/bench/", "crates/client/examples/", TIDY];
+    // Plain SQL is a way to submit, so tests use it; an example of the SDK has rows of its own beside its tasks; and the fault harness
+    // knows statements by their bytes.
+    let folders = ["crates/store/", "crates/bench/", "crates/client/examples/", "crates/chaos/src/answer.rs", TIDY];
     let may = |path: &str| path.contains("/tests/") || folders.iter().any(|folder| path.starts_with(folder));
     let statements = [
         "SELECT ",

@@ -88,10 +88,10 @@ async fn scan(session: &mut dyn Session, memory: &Memory, pick: &mut Pick) -> At
     let hint = if plain { memory.watermarks.start(tenant, &mut pick.lanes) } else { Scan::Full };
     let began = Instant::now();
     let mut picked = session.pick(pick).await?;
-    if plain {
-        memory.watermarks.learn(tenant, &pick.lanes, hint, began.elapsed(), &picked);
-    }
     let short = picked.len() < pick.max;
+    if plain {
+        memory.watermarks.learn(tenant, &pick.lanes, hint, began.elapsed(), (&picked, short));
+    }
     for lane in &mut pick.lanes {
         lane.marks = FROM_THE_START;
     }
@@ -99,7 +99,8 @@ async fn scan(session: &mut dyn Session, memory: &Memory, pick: &mut Pick) -> At
         let began = Instant::now();
         // What the hinted scan has locked is picked again: the transaction's own locks are not skipped.
         picked = session.pick(pick).await?;
-        memory.watermarks.learn(tenant, &pick.lanes, Scan::Full, began.elapsed(), &picked);
+        let short = picked.len() < pick.max;
+        memory.watermarks.learn(tenant, &pick.lanes, Scan::Full, began.elapsed(), (&picked, short));
     }
     Ok(picked)
 }

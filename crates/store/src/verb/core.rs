@@ -107,12 +107,13 @@ impl<D: Database> Core<D> {
                 let (memory, calls) = &*input;
                 let workers: Vec<_> = calls.iter().flat_map(|(workers, _)| workers.iter().cloned()).collect();
                 let items: Vec<_> = calls.iter().flat_map(|(_, items)| items.iter()).collect();
-                let (answers, written) = renew::renew(session, memory, &workers, &items).await?;
+                let ((answers, dues), written) = renew::renew(session, memory, &workers, &items).await?;
                 let mut answers = answers.into_iter();
-                Ok((calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect(), written))
+                let answers = calls.iter().map(|(_, items)| answers.by_ref().take(items.len()).collect()).collect();
+                Ok(((answers, dues), written))
             })
         });
-        self.remembered(work).await
+        self.made_due(self.remembered(work)).await
     }
 
     pub(super) async fn finish(&self, reports: Vec<Report>) -> Result<Vec<Reported>> {

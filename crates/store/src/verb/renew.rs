@@ -1,11 +1,12 @@
 //! Renew: executions that their workers keep.
 
-use super::Memory;
+use super::watermark::LaneDue;
 use super::workers::Calls;
+use super::{Memory, step};
 use crate::rows::{Change, Changes, Place, Record};
 use crate::session::{Attempted, Session};
 use crate::worker::{Heartbeat, Renewal, Renewed, Worker};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use taskwheel_model::{Event, ExecId, Refusal, State, Status, TaskId, Time, decide};
 
 pub(super) async fn renew(
@@ -13,11 +14,14 @@ pub(super) async fn renew(
     memory: &Memory,
     workers: &[Heartbeat],
     items: &[&Renewal],
-) -> Attempted<(Vec<Renewed>, Calls)> {
-    let mut forgotten = HashMap::new();
-    let answers = if items.is_empty() { Vec::new() } else { renew_all(session, memory, items, &mut forgotten).await? };
-    for heartbeat in workers {
-        if let Some(worker) = forgotten.remove(&heartbeat.worker_id) {
+) -> Attempted<((Vec<Renewed>, Vec<LaneDue>), Calls)> {
+    let mut forgotten = BTreeMap::new();
+    let answers = match items {
+        [] => Default::default(),
+        _ => renew_all(session, memory, items, &mut forgotten).await?,
+    };
+    for worker in forgotten.into_values() {
+        if let Some(heartbeat) = workers.iter().find(|heartbeat| heartbeat.worker_id == worker.worker_id) {
             session.register(&Worker { tenant: heartbeat.owner.clone(), ..worker }).await?;
         }
     }
@@ -30,8 +34,8 @@ async fn renew_all(
     session: &mut dyn Session,
     memory: &Memory,
     items: &[&Renewal],
-    forgotten: &mut HashMap<String, Worker>,
-) -> Attempted<Vec<Renewed>> {
+    forgotten: &mut BTreeMap<String, Worker>,
+) -> Attempted<(Vec<Renewed>, Vec<LaneDue>)> {
     let (now, types) = (session.now(), memory.types.get(session).await?);
     let mut records = load(session, items.iter().map(|item| item.id)).await?;
     let mut changes = Changes::default();
@@ -63,7 +67,7 @@ async fn renew_all(
         }
     }
     session.write(changes.as_slice()).await?;
-    Ok(answers)
+    Ok((answers, changes.as_slice().iter().filter_map(step::lane_due).collect()))
 }
 
 /// The worker of an execution that lives by its heartbeat, where it has no row, as far as the execution tells.

@@ -96,14 +96,14 @@ impl Watermarks {
         lanes.iter().all(|lane| marks.get(&key(tenant, &lane.lane)).is_some_and(|mark| mark.full_took <= FULL_CHEAP))
     }
 
-    /// Learns from a scan what it came to.
+    /// Learns from a scan what it came to. One that came short left nothing, and what comes next may be due at the same time.
     pub(super) fn learn(
         &self,
         tenant: Option<&str>,
         lanes: &[PickLane],
         scan: Scan,
         took: Duration,
-        picked: &[Picked],
+        (picked, is_short): (&[Picked], bool),
     ) {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if marks.len() > LANES_MAX {
@@ -123,6 +123,9 @@ impl Watermarks {
                 if let Some(last) = usize::try_from(task.rank).ok().and_then(|rank| mark.last.get_mut(rank)) {
                     *last = (*last).max((task.due.0, task.id.0));
                 }
+            }
+            if is_short {
+                mark.last.iter_mut().for_each(|(_, id)| *id = i64::MIN);
             }
         }
     }
@@ -191,4 +194,45 @@ impl LaneDue {
 
 fn key(tenant: Option<&str>, lane: &str) -> Key {
     (tenant.map(str::to_owned), lane.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Insert;
+    use taskwheel_model::TaskId;
+
+    fn picked(id: i64) -> Picked {
+        let task = Arc::new(NewTask::new("mail"));
+        let insert = Insert { task, priority: 1, run_at: Time(7), slot: None, created_at: Time(7), origin: None };
+        insert.picked(TaskId(id), "mail")
+    }
+
+    #[test]
+    fn a_scan_goes_on_behind_the_last_task_and_where_nothing_was_left_at_its_time() {
+        let (marks, mut lanes) = (Watermarks::default(), [lane()]);
+        assert_eq!(marks.start(None, &mut lanes), Scan::Full);
+        let took = FULL_CHEAP * 2;
+        marks.learn(None, &lanes, Scan::Full, took, (&[picked(1), picked(2)], false));
+        assert_eq!(marks.start(None, &mut lanes), Scan::Hinted);
+        assert_eq!(lanes[0].marks[8], (7, 2));
+        marks.learn(None, &lanes, Scan::Hinted, took, (&[picked(3)], true));
+        assert_eq!(marks.start(None, &mut lanes), Scan::Hinted);
+        assert_eq!(lanes[0].marks[8], (7, i64::MIN));
+    }
+
+    fn lane() -> PickLane {
+        PickLane { lane: "mail".into(), plain_only: false, marks: FROM_THE_START }
+    }
+
+    #[tokio::test]
+    async fn long_scans_of_a_lane_take_turns() {
+        let (marks, lanes) = (Watermarks::default(), [lane()]);
+        marks.learn(None, &lanes, Scan::Full, FULL_CHEAP * 2, (&[], true));
+        let first = marks.turn(None, &lanes).await;
+        assert!(first.is_some());
+        assert!(marks.turn(None, &lanes).await.is_none(), "it goes on without its turn after a while");
+        drop(first);
+        assert!(marks.turn(None, &lanes).await.is_some());
+    }
 }
